@@ -7,7 +7,7 @@ use cotangent::data::{Digits, digits};
 use cotangent::nn::{Dropout, Forward, Linear, Module, ReLU, Sequential};
 use cotangent::optim::AdamW;
 use cotangent::train::{Accuracy, ConfusionMatrix, Examples, Metric, Report, Trainer, evaluate, in_eval};
-use cotangent::{CrossEntropyOptions, Generator, Result, Tensor};
+use cotangent::{Generator, Result, Tensor, options::CrossEntropyOptions};
 use std::time::Instant;
 
 const EPOCHS: u64 = 80;

@@ -9,7 +9,7 @@ use cotangent::data::{DataLoader, DataLoaderOptions, Mnist, Part};
 use cotangent::nn::{Conv2d, ConvLayerOptions, Dropout, Flatten, Forward, Linear, MaxPool2d, Module, ReLU, Sequential};
 use cotangent::optim::{AdamW, Optimizer};
 use cotangent::train::Progress;
-use cotangent::{CrossEntropyOptions, DType, Result, Tensor};
+use cotangent::{DType, Result, Tensor, options::CrossEntropyOptions};
 use std::time::Instant;
 
 const BATCH: usize = 64;

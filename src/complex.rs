@@ -1,4 +1,4 @@
-//! Complex numbers, as elements of tensors.
+//! Complex numbers.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -36,13 +36,13 @@ macro_rules! floats {
             /// The imaginary unit.
             pub const I: Complex<$t> = Complex::new(0.0, 1.0);
 
-            /// The number with the opposite imaginary part.
+            /// The complex conjugate.
             #[must_use]
             pub fn conj(self) -> Complex<$t> {
                 Complex::new(self.re, -self.im)
             }
 
-            /// The distance from 0.
+            /// The absolute value.
             pub fn abs(self) -> $t {
                 self.re.hypot(self.im)
             }
@@ -82,7 +82,7 @@ macro_rules! floats {
             type Output = Complex<$t>;
             #[inline]
             fn div(self, other: Self) -> Self {
-                // Scaled by the greater part, so that squares do not overflow.
+                // Scaled by the larger part, so that squares do not overflow.
                 let scale = other.re.abs().max(other.im.abs());
                 let (re, im) = (other.re / scale, other.im / scale);
                 let size = (re * re + im * im) * scale;

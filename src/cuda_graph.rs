@@ -1,24 +1,23 @@
-//! Training steps that a GPU repeats by itself.
+//! Recorded steps that a GPU replays with one call: CUDA graphs.
 
-use crate::autograd::{Extras, NodeRef};
-use crate::backend;
+use crate::autograd::Extras;
+use crate::autograd::recording::{CHANGED, LEAVES};
 use crate::backend::cuda::runtime::capture::{Recorded, record};
 use crate::error::bail;
 use crate::{Device, Result, Tensor};
 use cotangent_macros::named;
-use std::cell::RefCell;
 use std::sync::Arc;
 
-/// A step whose work on a GPU was recorded once and can be asked for again with one call: the GPU then waits for nobody, where
-/// a step of small operations otherwise waits for the program.
+/// A step whose work on a GPU was recorded once and can be replayed with one call. In a step of small operations the GPU
+/// otherwise waits for the CPU to launch them.
 ///
 /// The same kernels run with the same memory, so sizes cannot change, and nothing may depend on values: reading a tensor,
-/// bringing one to the GPU or drawing random numbers inside the step is refused. Parameters are changed where they lie. That is
-/// the one place where a tensor changes behind its handle, so a replay is refused if a parameter has another handle, or was
-/// replaced meanwhile, or another tensor that the step reads was dropped. Gradients that the step leaves with its parameters are
-/// put there anew by each replay, whatever became of those before (so `unscale`, clipping or a step of the optimiser may follow
-/// a replay); a step that would add to gradients from before it is refused. The memory of a recorded step is its own, and not
-/// part of [`memory::stats`](crate::memory::stats).
+/// copying one to the GPU or drawing random numbers inside the step is an error. Parameters are changed in place. This is the
+/// only way in which a tensor changes behind its handle, so a replay is an error if a parameter has another handle or was
+/// replaced since the recording, or if another tensor that the step reads was dropped. Each replay sets the gradients that the
+/// step leaves with its parameters, whatever happened to earlier ones, so `unscale`, clipping or an optimiser step may follow a
+/// replay. A step that would add to gradients from before it is an error. The memory of a recorded step is not part of
+/// [`memory::stats`](crate::memory::stats).
 ///
 /// ```no_run
 /// # use cotangent::nn::{Forward, Linear, Module};
@@ -56,56 +55,19 @@ pub struct CudaGraph {
     recorded: Recorded,
     inputs: Vec<Tensor>,
     outputs: Vec<Tensor>,
-    /// What was there before and is changed by a replay: parameters, and what an optimiser keeps of them.
+    /// Tensors from before the recording that a replay changes: parameters and optimiser state.
     changed: Vec<Tensor>,
     /// Gradients that the step leaves with leaves.
     gradients: Vec<Gradient>,
 }
 
-/// A gradient in memory of the recording's, which every replay writes to, and the leaf that it belongs to.
+/// A gradient in memory of the recording, which every replay writes to, and its leaf.
 struct Gradient {
     leaf: Arc<Extras>,
     values: Tensor,
 }
 
-thread_local! {
-    /// What the step that this thread records changes.
-    static CHANGED: RefCell<Vec<Tensor>> = const { RefCell::new(Vec::new()) };
-    /// The leaves that the step gives gradients to, while this thread runs it first and then records it.
-    static LEAVES: RefCell<Option<Vec<Arc<Extras>>>> = const { RefCell::new(None) };
-}
-
-/// Remembers that a step that is recorded changes a tensor, which is the only handle to its values.
-///
-/// # Errors
-/// If the same step has changed it before: the handle that is kept here would then make it write to a copy.
-pub(crate) fn note_change(op: &'static str, tensor: &Tensor) -> Result<()> {
-    if tensor.handles() != (1, 1) {
-        bail!(Backend, op, "a recorded step cannot change a parameter twice, or one that is also held elsewhere");
-    }
-    CHANGED.with_borrow_mut(|all| all.push(tensor.detach()));
-    Ok(())
-}
-
-/// Remembers the leaves that a backward pass is about to give gradients to, if it is part of a step that is recorded. Gives the
-/// place of one that has a gradient which is not the recorded step's.
-pub(crate) fn note_gradients(leaves: &[NodeRef], has_gradient: impl Fn(usize) -> bool) -> Option<usize> {
-    LEAVES.with_borrow_mut(|all| {
-        let all = all.as_mut()?;
-        for (at, leaf) in leaves.iter().enumerate() {
-            if all.iter().any(|other| Arc::ptr_eq(other, leaf.extras())) {
-                continue;
-            }
-            if has_gradient(at) && backend::is_recording(leaf.device) {
-                return Some(at);
-            }
-            all.push(leaf.extras().clone());
-        }
-        None
-    })
-}
-
-/// Runs `step`, and gives the gradients that it leaves behind beside its results.
+/// Runs `step`. Returns its results and the gradients that it leaves.
 fn with_gradients(step: impl FnOnce() -> Result<Vec<Tensor>>) -> Result<(Vec<Tensor>, Vec<Gradient>)> {
     LEAVES.set(Some(Vec::new()));
     let results = step();
@@ -120,7 +82,7 @@ fn with_gradients(step: impl FnOnce() -> Result<Vec<Tensor>>) -> Result<(Vec<Ten
 }
 
 impl Gradient {
-    /// Refuses to write to a gradient that someone looks at, or for a parameter that the step does not read any more.
+    /// Refuses to write to a gradient that is also held elsewhere, or for a parameter that the step does not read any more.
     fn check(&self, recorded: &Recorded) -> Result<()> {
         if self.leaf.values().is_some_and(|address| !recorded.reads(address)) {
             bail!(
@@ -136,14 +98,14 @@ impl Gradient {
             bail!(
                 Backend,
                 REPLAY,
-                "the gradient of shape {:?} that the step left is also held elsewhere: drop or copy that handle",
+                "the gradient of shape {:?} left by the step is also held elsewhere: drop or copy that handle",
                 self.values.shape()
             );
         }
         Ok(())
     }
 
-    /// Gives the leaf the gradient.
+    /// Sets the gradient of the leaf.
     fn restore(&self) {
         // The old one is dropped when the lock is free again.
         let old = self.leaf.grad().replace(self.values.clone());
@@ -163,17 +125,17 @@ const RECORD: &str = "CudaGraph::record";
 const REPLAY: &str = "CudaGraph::replay";
 
 impl CudaGraph {
-    /// Runs `step` on the inputs, which are on one GPU, then calls it once more to record it, without running it. Returns the
-    /// results of the run.
+    /// Runs `step` on the inputs, which must be on one GPU, then calls it once more to record it without running it. Returns the
+    /// recorded step and the results of the run.
     ///
     /// # Errors
-    /// If the inputs are not on a GPU, `step` fails, or does what cannot be recorded.
+    /// If the inputs are not on one GPU, or `step` fails or does something that cannot be recorded.
     #[track_caller]
     pub fn record(
         inputs: &[&Tensor],
         step: impl FnMut(&[Tensor]) -> Result<Vec<Tensor>>,
     ) -> Result<(CudaGraph, Vec<Tensor>)> {
-        // An error of the step's keeps its own name and line.
+        // An error of the step keeps its name and line.
         crate::error::placed(CudaGraph::recorded(inputs, step))
     }
 
@@ -183,57 +145,56 @@ impl CudaGraph {
     ) -> Result<(CudaGraph, Vec<Tensor>)> {
         let device = inputs.first().map_or(Device::Cpu, |x| x.device());
         let Device::Cuda(ordinal) = device else {
-            bail!(Device, RECORD, "the inputs must be on a GPU, not on {device}");
+            bail!(Device, RECORD, "inputs must be on a GPU, got {device}");
         };
         if let Some(other) = inputs.iter().find(|x| x.device() != device) {
-            bail!(Device, RECORD, "one input is on {device}, another on {}", other.device());
+            bail!(Device, RECORD, "inputs must be on one device, got {device} and {}", other.device());
         }
-        // Copies of its own, which every replay writes to. The run compiles all kernels and makes all state.
+        // Copies of the inputs, which every replay writes to. The run compiles all kernels and creates all optimiser state.
         let own = inputs.iter().map(|x| x.detach().copied(RECORD)).collect::<Result<Vec<_>>>()?;
         let (results, first) = with_gradients(|| step(&own))?;
         CHANGED.take();
         let recorded =
             record(RECORD, ordinal, || with_gradients(|| Ok(step(&own)?.iter().map(Tensor::detach).collect())));
-        // The recording has put gradients in their place that nobody has computed yet.
+        // The recording has replaced them by gradients that are not computed yet.
         first.iter().for_each(Gradient::restore);
         let changed = CHANGED.take();
         let (mut recorded, (outputs, gradients)) = recorded?;
-        // What only the step held is gone with it, and cannot change.
+        // What only the step held is dropped with it, and cannot change any more.
         drop(step);
         recorded.settle();
         Ok((CudaGraph { recorded, inputs: own, outputs, changed, gradients }, results))
     }
 
-    /// Asks for the step on other inputs, of the shapes and dtypes it was recorded with, on any device, and gives copies of its
-    /// results. Optimisers that count their steps are told of one more by
-    /// [`advance`](crate::optim::Optimizer::advance) before.
+    /// Replays the step on other inputs, with the shapes and dtypes it was recorded with, on any device, and returns copies of
+    /// its results. Call [`advance`](crate::optim::Optimizer::advance) before, for optimisers that count their steps.
     ///
     /// # Errors
-    /// If the inputs are not like those recorded, a parameter that the step changes was replaced or has another handle, a tensor
-    /// that it reads was dropped, or a gradient that it left is held elsewhere.
+    /// If the inputs do not match those recorded, a parameter that the step changes was replaced or has another handle, a tensor
+    /// that it reads was dropped, or a gradient that it left is also held elsewhere.
     #[named("CudaGraph::replay")]
     pub fn replay(&mut self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         let kinds = |x: &Tensor| (x.shape().to_vec(), x.dtype());
         if inputs.len() != self.inputs.len() {
-            bail!(Value, REPLAY, "{} inputs instead of {}", inputs.len(), self.inputs.len());
+            bail!(Value, REPLAY, "expected {} inputs, got {}", self.inputs.len(), inputs.len());
         }
         for (at, (new, own)) in inputs.iter().zip(&self.inputs).enumerate() {
             if kinds(new) != kinds(own) {
                 let ((new, dtype), (own, own_dtype)) = (kinds(new), kinds(own));
-                bail!(Shape, REPLAY, "input {at} is {dtype} of shape {new:?}, recorded was {own_dtype} of {own:?}");
+                bail!(Shape, REPLAY, "input {at} must be {own_dtype} of shape {own:?}, got {dtype} of shape {new:?}");
             }
             if !own.storage().is_unique() {
                 bail!(
                     Backend,
                     REPLAY,
-                    "input {at} of the recorded step is still held by someone: results must not keep it"
+                    "input {at} of the recorded step is also held elsewhere: results must not keep it"
                 );
             }
         }
-        // One handle is the model's, one is kept here.
+        // One handle is in the model, one here.
         match self.changed.iter().map(Tensor::handles).find(|&handles| handles != (2, 1)) {
             Some((1, _)) => {
-                bail!(Backend, REPLAY, "a parameter was replaced since the step was recorded: record it again")
+                bail!(Backend, REPLAY, "a parameter was replaced since the step was recorded: record the step again")
             }
             Some(_) => bail!(
                 Backend,

@@ -1,8 +1,8 @@
-//! Where a tensor's bytes live.
+//! Devices.
 
 use std::fmt;
 
-/// A place that holds tensors and computes on them.
+/// A device that stores tensors and computes with them.
 ///
 /// ```
 /// use cotangent::{Device, Tensor};
@@ -13,15 +13,15 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Device {
-    /// The CPU's own memory.
+    /// The CPU.
     #[default]
     Cpu,
-    /// The NVIDIA GPU of this number. It can always be named; whether it is there shows when it is used.
+    /// The NVIDIA GPU with this number. Whether it exists is checked when it is used.
     Cuda(usize),
 }
 
 impl Device {
-    /// The NVIDIA GPU of this number.
+    /// The NVIDIA GPU with this number.
     ///
     /// ```
     /// use cotangent::Device;

@@ -35,8 +35,8 @@ pub enum DType {
     C128,
 }
 
-/// The coarse order of promotion: a number that stands beside a tensor changes the tensor's dtype only if it is of a
-/// higher category.
+/// The categories of promotion: a number in an operation with a tensor changes the dtype of the result only if it is of a higher
+/// category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Category {
     Bool,
@@ -65,7 +65,7 @@ impl DType {
         DType::C128,
     ];
 
-    /// Those that kernels know: all but the complex ones.
+    /// The dtypes that kernels handle: all except the complex ones.
     #[cfg(feature = "samples")]
     pub(crate) const REAL: [DType; 13] = {
         let mut real = [DType::Bool; 13];
@@ -77,7 +77,18 @@ impl DType {
         real
     };
 
-    /// Bytes an element takes.
+    /// The dtype that kernels compute elements of this one in.
+    pub(crate) const fn compute_dtype(self) -> DType {
+        match self {
+            DType::F64 => DType::F64,
+            DType::F32 | DType::F16 | DType::BF16 => DType::F32,
+            DType::U64 => DType::U64,
+            complex @ (DType::C64 | DType::C128) => complex,
+            _ => DType::I64,
+        }
+    }
+
+    /// The size of an element in bytes.
     ///
     /// ```
     /// use cotangent::DType;
@@ -122,7 +133,7 @@ impl DType {
         }
     }
 
-    /// Whether this is a floating point type. These and the [complex](Self::is_complex) ones can carry a gradient.
+    /// Whether this is a floating point type. These and the [complex](Self::is_complex) types can have a gradient.
     ///
     /// ```
     /// use cotangent::DType;
@@ -161,7 +172,7 @@ impl DType {
         self.is_float() || self.is_complex()
     }
 
-    /// The type of the parts of complex numbers; any other type is its own.
+    /// The dtype of the parts of complex numbers; any other dtype is returned unchanged.
     ///
     /// ```
     /// use cotangent::DType;
@@ -175,7 +186,7 @@ impl DType {
         }
     }
 
-    /// The type of complex numbers whose parts hold these: `c128` for `f64`, else `c64`.
+    /// The complex dtype for this one: `c128` for `f64`, else `c64`.
     ///
     /// ```
     /// use cotangent::DType;
@@ -198,7 +209,7 @@ impl DType {
         }
     }
 
-    /// The least and the greatest number of an integer type.
+    /// The minimum and maximum of an integer dtype.
     pub(crate) const fn integers(self) -> Option<(i128, i128)> {
         if !self.is_int() {
             return None;
@@ -216,7 +227,7 @@ impl DType {
         }
     }
 
-    /// The dtype in which functions of real numbers answer for this one: itself if floating, else the default `f32`.
+    /// The result dtype of floating point functions: this dtype if it is floating point or complex, else `f32`.
     ///
     /// ```
     /// use cotangent::DType;
@@ -226,7 +237,7 @@ impl DType {
         if self.is_float() || self.is_complex() { self } else { DType::F32 }
     }
 
-    /// The dtype in which sums and products of this one are kept: integers and bools widen to `i64` (`u64` stays).
+    /// The result dtype of sums and products: integers and bools become `i64`, but `u64` stays.
     pub(crate) const fn to_sum(self) -> DType {
         match self {
             DType::U64 => DType::U64,
@@ -235,7 +246,7 @@ impl DType {
         }
     }
 
-    /// The smallest dtype that holds the values of both, as the array API and PyTorch have it.
+    /// The common dtype of two dtypes, by the promotion rules of PyTorch and the array API.
     ///
     /// ```
     /// use cotangent::DType;
@@ -278,7 +289,7 @@ impl DType {
         })
     }
 
-    /// Whether every value of this dtype is one of `other`, exactly.
+    /// Whether `other` holds every value of this dtype exactly.
     ///
     /// ```
     /// use cotangent::DType;
@@ -287,7 +298,7 @@ impl DType {
     /// ```
     #[doc(alias = "can_cast")]
     pub const fn fits_into(self, other: DType) -> bool {
-        // Bits of a whole number that a float holds without rounding.
+        // The number of bits of an integer that a float holds exactly.
         const fn exact_bits(float: DType) -> usize {
             match float {
                 DType::F64 => 53,
@@ -358,8 +369,8 @@ pub trait Element: sealed::Sealed + Copy + Send + Sync + fmt::Debug + 'static {
     /// The dtype of this type.
     const DTYPE: DType;
 
-    /// The nearest value of this type to a number, by the rules of [`Tensor::to_dtype`](crate::Tensor::to_dtype). A
-    /// complex number has none among real types: it gives what NaN gives.
+    /// Converts a number to this type, by the rules of [`Tensor::to_dtype`](crate::Tensor::to_dtype). For a real type, a complex
+    /// number is treated as NaN.
     fn from_scalar(value: Scalar) -> Self;
 
     /// This element as a number.
@@ -379,7 +390,7 @@ macro_rules! elements {
                     Scalar::I64($i) => $from_i,
                     Scalar::U64($u) => $from_u,
                     Scalar::Bool(b) => { let $i = i64::from(b); $from_i }
-                    // Callers refuse it; a NaN shows where one has not.
+                    // Callers refuse it before.
                     Scalar::C128(_) => { let $f = f64::NAN; $from_f }
                 }
             }
@@ -441,7 +452,7 @@ complex_elements! {
     f64 => C128;
 }
 
-/// A float as an unsigned number: towards zero, and negative ones wrap around, as they do for all integer dtypes.
+/// Converts a float to `u64`: rounds towards zero; negative numbers wrap around, as for all integer dtypes.
 #[inline(always)]
 pub(crate) fn float_to_u64(x: f64) -> u64 {
     if x < 0.0 { x as i64 as u64 } else { x as u64 }
@@ -512,7 +523,7 @@ macro_rules! with_dtype {
         }
     };
 }
-/// As [`with_dtype!`], also for complex numbers: for what copies elements and does not compute with them.
+/// As [`with_dtype!`], also for complex numbers: for code that copies elements and does not compute with them.
 macro_rules! with_any_dtype {
     ($dtype:expr, $t:ident => $body:expr) => {
         match $dtype {

@@ -1,21 +1,21 @@
-//! The one error type, and the two macros that build it.
+//! Errors: what every fallible call returns.
 //!
-//! Every message begins with the name of the operation that was called and holds the values that were refused, so that
-//! it can be understood without a debugger: `matmul: cannot multiply [2, 3] by [4, 5]: inner sizes 3 and 4 differ`.
-//!
-//! An operation is often made of others. The error is made where something is wrong, under that operation's name; on its
-//! way out every public function puts its own name and its caller's line in their place ([`Error::within`]), so that the
-//! caller sees the one it has called.
+//! Every message begins with the name of the operation that was called and contains the values that were refused:
+//! `matmul: cannot multiply [2, 3] by [4, 5]: inner sizes 3 and 4 differ`.
 #![forbid(unsafe_code)]
 
-use crate::place::{Name, Place};
+// Operations often call others. An error is first made with the name of the operation that fails, by `bail!` or `err!`. On the way
+// out every public function replaces it by its own name and its caller's line (`Error::within`), so that the user sees the function
+// that was called.
+
+pub use crate::location::{Location, Name, with_location};
 use std::fmt;
 use std::path::Path;
 
-/// What every fallible call of this crate returns.
+/// The result of every fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed. The inputs of a failed call are as they were before it.
+/// The error of this crate. A failed call does not change its inputs.
 ///
 /// ```
 /// use cotangent::{ErrorKind, Tensor};
@@ -23,8 +23,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let error = a.matmul(&b).err().ok_or("it should fail")?;
 /// assert_eq!((error.kind(), error.op()), (ErrorKind::Shape, "matmul"));
 /// assert_eq!(error.to_string(), "matmul: cannot multiply [2, 3] by [4, 5]: inner sizes 3 and 4 differ");
-/// // What `fn main() -> Result<()>` prints says where, too.
-/// assert!(format!("{error:?}").contains(error.place().ok_or("it has a place")?.file()));
+/// // `Debug`, which `fn main() -> Result<()>` prints, includes the source line.
+/// assert!(format!("{error:?}").contains(error.location().ok_or("it has a location")?.file()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 // Behind a pointer, so that a `Result<Tensor>` is no larger than a tensor.
@@ -33,7 +33,7 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: ErrorKind,
     op: Name,
-    place: Option<Place>,
+    location: Option<Location>,
     cause: Cause,
 }
 
@@ -44,7 +44,7 @@ enum Cause {
     Io(String, std::io::Error),
 }
 
-/// What kind of thing was wrong.
+/// The kind of an error.
 ///
 /// ```
 /// use cotangent::{DType, ErrorKind, Tensor};
@@ -56,29 +56,29 @@ enum Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Sizes that do not fit each other or the operation.
+    /// Sizes that do not match each other or the operation.
     Shape,
-    /// An element type the operation does not take, or two that do not mix.
+    /// A dtype that the operation does not support, or two that have no common dtype.
     DType,
-    /// A device that is missing, or operands on different devices.
+    /// A device that does not exist, or operands on different devices.
     Device,
     /// A dimension or an index out of range.
     Index,
-    /// A derivative that cannot be had: no graph, a freed one, an operation without a derivative, a foreign tape.
+    /// A derivative that does not exist: no graph, a freed graph, an operation without a derivative, another tape.
     Graph,
     /// An argument outside its domain.
     Value,
-    /// A file or a saved state whose contents do not fit.
+    /// A file or a saved state with invalid or unexpected contents.
     Format,
-    /// The values of a tensor were asked for inside of a [`vmap`](crate::vmap), where there are those of many examples.
+    /// The values of a batched tensor were read inside of a [`vmap`](crate::vmap()).
     Batched,
-    /// A failure below this crate: a driver, a compiler, a library.
+    /// A failure of a driver, a compiler or a library.
     Backend,
-    /// Memory ran out, or the limit set for the device was reached, even after the cache was flushed.
+    /// Memory ran out, or the limit set for the device was reached, even after the cache was emptied.
     OutOfMemory,
     /// Reading or writing a file failed.
     Io,
-    /// The operation was ended before it was done: see [`interrupt`](crate::interrupt).
+    /// The operation was interrupted: see [`interrupt`](crate::interrupt).
     Interrupted,
 }
 
@@ -96,30 +96,31 @@ pub enum ErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutOfMemory {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub requested: usize,
-    /// Bytes held from the system.
+    /// Bytes allocated from the system.
     pub held: usize,
-    /// Bytes of those that no tensor uses.
+    /// Bytes of these that no tensor uses.
     pub cached: usize,
-    /// Bytes the system still had, where it says.
+    /// Free bytes of the system, if known.
     pub free: Option<usize>,
 }
 
 impl Error {
-    /// An error of one's own, such as a [custom function](crate::autograd::Function) may return.
+    /// A user-defined error, for example for a [custom function](crate::autograd::Function).
     ///
     /// ```
     /// use cotangent::{Error, ErrorKind, Result, Tensor};
     ///
     /// fn first_row(x: &Tensor) -> Result<Tensor> {
     ///     if x.rank() != 2 {
-    ///         return Err(Error::new(ErrorKind::Shape, "first_row", format!("{:?} is no matrix", x.shape())));
+    ///         return Err(Error::new(ErrorKind::Shape, "first_row", format!("x must be a matrix, got shape {:?}", x.shape())));
     ///     }
     ///     x.select(0, 0)
     /// }
     ///
-    /// assert_eq!(first_row(&Tensor::zeros([3])?).err().map(|e| e.to_string()).as_deref(), Some("first_row: [3] is no matrix"));
+    /// let error = first_row(&Tensor::zeros([3])?).err().map(|e| e.to_string());
+    /// assert_eq!(error.as_deref(), Some("first_row: x must be a matrix, got shape [3]"));
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     #[track_caller]
@@ -127,7 +128,7 @@ impl Error {
         Error(Box::new(Inner {
             kind,
             op: op.into(),
-            place: Some(Place::caller()),
+            location: Some(Location::caller()),
             cause: Cause::Message(message.into()),
         }))
     }
@@ -136,23 +137,23 @@ impl Error {
     #[cold]
     #[inline(never)]
     pub(crate) fn made(kind: ErrorKind, op: Name, message: String) -> Error {
-        Error(Box::new(Inner { kind, op, place: None, cause: Cause::Message(message) }))
+        Error(Box::new(Inner { kind, op, location: None, cause: Cause::Message(message) }))
     }
 
     #[cold]
     pub(crate) fn out_of_memory(op: &'static str, figures: OutOfMemory) -> Error {
         let cause = Cause::OutOfMemory(figures);
-        Error(Box::new(Inner { kind: ErrorKind::OutOfMemory, op: op.into(), place: None, cause }))
+        Error(Box::new(Inner { kind: ErrorKind::OutOfMemory, op: op.into(), location: None, cause }))
     }
 
-    /// What the system said of a file.
+    /// An error of the system about a file.
     #[cold]
     pub(crate) fn io(op: &'static str, path: &Path, source: std::io::Error) -> Error {
         let cause = Cause::Io(path.display().to_string(), source);
-        Error(Box::new(Inner { kind: ErrorKind::Io, op: op.into(), place: None, cause }))
+        Error(Box::new(Inner { kind: ErrorKind::Io, op: op.into(), location: None, cause }))
     }
 
-    /// What kind of thing was wrong.
+    /// The kind of the error.
     ///
     /// ```
     /// use cotangent::{ErrorKind, Tensor};
@@ -175,19 +176,19 @@ impl Error {
         &self.0.op
     }
 
-    /// The line of the program that called it.
+    /// The source line of the call.
     ///
     /// ```
     /// use cotangent::Tensor;
     /// let error = Tensor::zeros([2])?.select(0, 5).err().ok_or("it should fail")?;
-    /// println!("{}", error.place().ok_or("it has one")?);
+    /// println!("{}", error.location().ok_or("it has one")?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn place(&self) -> Option<&Place> {
-        self.0.place.as_ref()
+    pub fn location(&self) -> Option<&Location> {
+        self.0.location.as_ref()
     }
 
-    /// What was wrong, with the values, but without the operation's name.
+    /// The message without the operation's name.
     ///
     /// ```
     /// use cotangent::Tensor;
@@ -199,7 +200,7 @@ impl Error {
         self.0.cause.to_string()
     }
 
-    /// The figures, if memory ran out.
+    /// The memory figures, if memory ran out.
     ///
     /// ```
     /// use cotangent::{Device, Tensor, memory};
@@ -216,31 +217,31 @@ impl Error {
         }
     }
 
-    /// The error as one of the function that the user called, on the line where it was.
+    /// The error with the name and the source line of the function that the user called.
     #[cold]
     #[inline(never)]
-    pub(crate) fn within(mut self, op: impl Into<Name>, place: Place) -> Error {
-        (self.0.op, self.0.place) = (op.into(), Some(place));
+    pub(crate) fn within(mut self, op: impl Into<Name>, location: Location) -> Error {
+        (self.0.op, self.0.location) = (op.into(), Some(location));
         self
     }
 
-    /// The error with a line, if it has none yet.
+    /// The error with a source line, if it has none yet.
     #[cold]
     #[inline(never)]
-    pub(crate) fn or_at(mut self, place: Place) -> Error {
-        self.0.place.get_or_insert(place);
+    pub(crate) fn or_at(mut self, location: Location) -> Error {
+        self.0.location.get_or_insert(location);
         self
     }
 
-    /// An error in code of the user's that a pass runs, which is about to get the name of the call that began the pass: the
-    /// message says which operation it was, and where.
+    /// Adds the failing operation and its source line to the message of an error in user code, before the error gets the name of
+    /// the backward pass that called it.
     pub(crate) fn inside(self) -> Error {
-        let place = self.place().map_or_else(String::new, |place| format!(" (called at {place})"));
-        let failed = format!("{}{place}", self.op());
+        let location = self.location().map_or_else(String::new, |location| format!(" (called at {location})"));
+        let failed = format!("{}{location}", self.op());
         self.context(failed)
     }
 
-    /// The same with something before the message: what the caller was at.
+    /// The error with a context in front of the message.
     pub(crate) fn context(mut self, context: impl fmt::Display) -> Error {
         match &mut self.0.cause {
             Cause::Message(text) | Cause::Io(text, _) => *text = format!("{context}: {text}"),
@@ -251,23 +252,23 @@ impl Error {
     }
 }
 
-/// The result of a public function as the caller sees it: an error bears the function's name and the caller's line.
+/// The result of a public function, with the function's name and the caller's line in an error.
 #[track_caller]
 #[inline]
 pub(crate) fn named<T>(op: &'static str, result: Result<T>) -> Result<T> {
     match result {
         Ok(value) => Ok(value),
-        Err(error) => Err(error.within(op, Place::caller())),
+        Err(error) => Err(error.within(op, Location::caller())),
     }
 }
 
-/// As [`named`], for a function that calls one of the user's: an error in that keeps its own name and line.
+/// As [`named`], for a function that calls user code: an error of that keeps its name and line.
 #[track_caller]
 #[inline]
 pub(crate) fn placed<T>(result: Result<T>) -> Result<T> {
     match result {
         Ok(value) => Ok(value),
-        Err(error) => Err(error.or_at(Place::caller())),
+        Err(error) => Err(error.or_at(Location::caller())),
     }
 }
 
@@ -281,7 +282,7 @@ impl fmt::Display for Cause {
                     free.map_or_else(|| "an unknown number of bytes".to_string(), |free| format!("{free} bytes"));
                 write!(
                     f,
-                    "out of memory: {requested} bytes asked for, {held} held from the system, {cached} of them cached, {free} free"
+                    "out of memory: {requested} bytes requested, {held} held from the system, {cached} of them cached, {free} free"
                 )
             }
         }
@@ -298,7 +299,7 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)?;
-        self.place().map_or(Ok(()), |place| write!(f, "\n    at {place}"))
+        self.location().map_or(Ok(()), |location| write!(f, "\n    at {location}"))
     }
 }
 
@@ -346,8 +347,9 @@ mod tests {
         }
         let error = outer().err();
         assert_eq!(error.as_ref().map(ToString::to_string).as_deref(), Some("outer: 3 is wrong"));
-        let place = error.as_ref().and_then(Error::place).map(|place| (place.file().to_string(), place.line()));
-        assert_eq!(place, Some((file!().to_string(), line!() - 3)));
+        let line = line!() - 2;
+        let location = error.as_ref().and_then(Error::location);
+        assert_eq!(location.map(|at| (at.file(), at.line())), Some((file!(), line)));
         assert!(format!("{error:?}").contains("outer: 3 is wrong\n    at src/error.rs:"));
     }
 }

@@ -1,5 +1,5 @@
-//! Ending operations that take too long: at a [deadline](with_deadline), at the [request](Interrupt) of another thread, or when
-//! a front in another language [says so](set_poll), as the Python package does at Ctrl-C.
+//! Interruption of long operations: at a [deadline](with_deadline), at the [request](Interrupt) of another thread, or when a
+//! [callback](set_poll) of a front end in another language says so, as the Python package does at Ctrl-C.
 //!
 //! ```
 //! use cotangent::{ErrorKind, Tensor, interrupt};
@@ -11,11 +11,11 @@
 //! # Ok::<(), cotangent::Error>(())
 //! ```
 //!
-//! An operation on the CPU is done in pieces. The thread that has called it looks up before each, and the threads of the pool
-//! that help it stop after the one they are at. The operation is then an error of [`ErrorKind::Interrupted`], and its result is
-//! dropped. What it was called on is unchanged, and what was deferred is still pending. A change in place is never left half done:
-//! assignments, in-place arithmetic and the steps of optimisers end before the next operation is refused. Work that a GPU has been
-//! given goes on, and no program that is built with `panic = "abort"` is interrupted.
+//! An operation on the CPU is done in pieces. The calling thread checks before each piece, and the workers of the thread pool
+//! stop after their current piece. The operation then returns an error of [`ErrorKind::Interrupted`]. Its inputs are unchanged,
+//! and what was deferred is still pending. A change in place is never left half done: assignments, in-place arithmetic and
+//! optimiser steps are completed, and the next operation is interrupted. Work that was submitted to a GPU continues. Programs
+//! that are built with `panic = "abort"` are not interrupted.
 //!
 //! [`ErrorKind::Interrupted`]: crate::ErrorKind::Interrupted
 #![forbid(unsafe_code)]
@@ -28,23 +28,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often a front is asked.
+/// The time between two calls of the poll callback.
 const POLL_TIME: Duration = Duration::from_millis(20);
 
 thread_local! {
-    /// Whether something may end the operations of this thread.
+    /// Whether anything may interrupt the operations of this thread.
     static WATCHED: Cell<bool> = const { Cell::new(false) };
-    /// Whether this thread is within a kernel that may be left.
+    /// Whether this thread is in a kernel that may be interrupted.
     static ACTIVE: Cell<bool> = const { Cell::new(false) };
     static WATCH: RefCell<Watch> = const { RefCell::new(Watch { deadline: None, request: None, poll: None, job: None }) };
 }
 
-/// What may end an operation of this thread.
+/// What may interrupt an operation of this thread.
 struct Watch {
     deadline: Option<Instant>,
     request: Option<Arc<AtomicBool>>,
     poll: Option<(fn() -> bool, Instant)>,
-    /// Of a thread of the pool: the job's caller has stopped.
+    /// For a worker of the thread pool: whether the job's caller has stopped.
     job: Option<&'static AtomicBool>,
 }
 
@@ -54,11 +54,11 @@ impl Watch {
     }
 }
 
-/// What a kernel unwinds with. Nobody but [`caught`] sees it.
+/// The panic payload of an interrupted kernel, which only [`caught`] sees.
 struct Interrupted(&'static str);
 
-/// Runs `f` on this thread, in which each operation that is not done when the time is over is an error of
-/// [`ErrorKind::Interrupted`](crate::ErrorKind::Interrupted). Within another call the earlier deadline counts. Threads that `f`
+/// Runs `f` on this thread. Each operation that is not done after `limit` returns an error of
+/// [`ErrorKind::Interrupted`](crate::ErrorKind::Interrupted). In nested calls the earliest deadline applies. Threads that `f`
 /// starts have no deadline.
 ///
 /// ```
@@ -69,7 +69,7 @@ struct Interrupted(&'static str);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 pub fn with_deadline<R>(limit: Duration, f: impl FnOnce() -> R) -> R {
-    // One that no clock can show never comes.
+    // A deadline beyond the range of the clock never comes.
     let Some(end) = Instant::now().checked_add(limit) else { return f() };
     let _until = Changed::new(|watch| {
         let before = watch.deadline;
@@ -79,7 +79,7 @@ pub fn with_deadline<R>(limit: Duration, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// A request that operations end, which another thread can make.
+/// A request to interrupt operations, which another thread can make.
 ///
 /// ```
 /// use cotangent::{ErrorKind, Tensor, interrupt::Interrupt};
@@ -94,23 +94,23 @@ pub fn with_deadline<R>(limit: Duration, f: impl FnOnce() -> R) -> R {
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// No request so far.
+    /// A handle without a request.
     pub fn new() -> Interrupt {
         Interrupt::default()
     }
 
-    /// Asks that operations within [`run`](Self::run) end, now and later.
+    /// Requests that operations within [`run`](Self::run) are interrupted, now and later.
     pub fn request(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether that was asked.
+    /// Whether interruption was requested.
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Runs `f` on this thread. Once there is a request, operations in it are errors of
-    /// [`ErrorKind::Interrupted`](crate::ErrorKind::Interrupted). Within another call of this function its request alone counts.
+    /// Runs `f` on this thread. After a request its operations return errors of
+    /// [`ErrorKind::Interrupted`](crate::ErrorKind::Interrupted). In nested calls only the innermost request applies.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         let request = self.0.clone();
         let _until = Changed::new(move |watch| {
@@ -121,8 +121,8 @@ impl Interrupt {
     }
 }
 
-/// Sets what long operations of this thread ask some fifty times a second: whether they should end. For fronts in other
-/// languages, whose signals come to a thread that has to look for them. The function is called between two pieces of work.
+/// Sets a callback that long operations of this thread call about fifty times a second, and that returns whether to interrupt
+/// them. For front ends in other languages, which must poll for signals. It is called between two pieces of work.
 ///
 /// ```
 /// use cotangent::interrupt;
@@ -145,7 +145,7 @@ fn change<R>(f: impl FnOnce(&mut Watch) -> R) -> R {
 
 type Undo = Box<dyn FnOnce(&mut Watch)>;
 
-/// Puts back what it was before.
+/// Restores the previous state when it is dropped.
 struct Changed(Option<Undo>);
 
 impl Changed {
@@ -162,13 +162,13 @@ impl Drop for Changed {
     }
 }
 
-/// Whether something may end the kernel that this thread is at.
+/// Whether the current kernel of this thread may be interrupted.
 #[inline(always)]
 pub(crate) fn is_watched() -> bool {
     ACTIVE.get()
 }
 
-/// Ends the operation that this thread is at, if that is asked for: what is at work unwinds to [`caught`].
+/// Interrupts the current operation of this thread, if requested: the kernel unwinds to [`caught`].
 #[inline(always)]
 pub(crate) fn poll() {
     if is_watched() {
@@ -185,20 +185,20 @@ fn look() {
 }
 
 fn reason() -> Option<&'static str> {
-    // Nothing of another language's is called while the cell is borrowed: it may come here again.
+    // The callback is called after the cell is released: it may end up here again.
     let poll = WATCH.with_borrow_mut(|watch| {
         if watch.job.is_some_and(|job| job.load(Ordering::Relaxed)) {
-            return Err("the operation that it is a part of was");
+            return Err("the operation it is part of was interrupted");
         }
         if watch.request.as_ref().is_some_and(|request| request.load(Ordering::Relaxed)) {
-            return Err("that was requested");
+            return Err("on request");
         }
         if watch.deadline.is_none() && watch.poll.is_none() {
             return Ok(None);
         }
         let now = Instant::now();
         if watch.deadline.is_some_and(|deadline| now >= deadline) {
-            return Err("its deadline has passed");
+            return Err("the deadline has passed");
         }
         Ok(watch.poll.as_mut().filter(|(_, last)| now.duration_since(*last) >= POLL_TIME).map(|(poll, last)| {
             *last = now;
@@ -207,24 +207,24 @@ fn reason() -> Option<&'static str> {
     });
     match poll {
         Err(why) => Some(why),
-        Ok(poll) => poll.filter(|poll| poll()).map(|_| "that was requested"),
+        Ok(poll) => poll.filter(|poll| poll()).map(|_| "on request"),
     }
 }
 
-/// What a kernel gives, or an error where it was interrupted.
+/// Runs a kernel; returns an error if it was interrupted.
 #[inline(always)]
 pub(crate) fn caught<T>(op: &'static str, kernel: impl FnOnce() -> Result<T>) -> Result<T> {
     if WATCHED.get() { catch(op, kernel) } else { kernel() }
 }
 
-/// Runs what must not end half done, such as a change of memory that somebody has.
+/// Runs `f` without interruption: for what must not be left half done, such as a change in place.
 pub(crate) fn whole<R>(f: impl FnOnce() -> R) -> R {
     let _watched = Put(&WATCHED, WATCHED.replace(false));
     let _active = Put(&ACTIVE, ACTIVE.replace(false));
     f()
 }
 
-/// Puts back what a flag of the thread was, also when it unwinds.
+/// Restores a flag of the thread when it is dropped, also by unwinding.
 struct Put(&'static std::thread::LocalKey<Cell<bool>>, bool);
 
 impl Drop for Put {
@@ -233,7 +233,7 @@ impl Drop for Put {
     }
 }
 
-/// The kernel does not return, and all that it has made is dropped on the way here, so that nobody sees half a result.
+/// An interrupted kernel does not return. All that it has made is dropped by unwinding, so no partial result is visible.
 #[inline(never)]
 fn catch<T>(op: &'static str, kernel: impl FnOnce() -> Result<T>) -> Result<T> {
     let kernel = || {
@@ -249,7 +249,7 @@ fn catch<T>(op: &'static str, kernel: impl FnOnce() -> Result<T>) -> Result<T> {
     }
 }
 
-/// A thread of the pool that helps with a job of a watched caller, until it is dropped.
+/// Marks a worker of the thread pool as working for a caller that may be interrupted, until it is dropped.
 pub(crate) struct Helping {
     _watch: Option<(Changed, Put)>,
 }

@@ -1,9 +1,9 @@
-//! Objects of JSON.
+//! JSON objects.
 
 use serde_json::{Map, Value};
 
-/// `object! { "a": 1, "b": list }`: what `serde_json::json!` makes of braces, with values that are expressions. It does not
-/// call itself for each token, so that it stays within the crate's limit of recursion, and inserts by one function.
+/// `object! { "a": 1, "b": list }`: as `serde_json::json!` with braces, with values that are expressions. It is not recursive per
+/// token, so it stays within the crate's recursion limit, and all uses share one function.
 macro_rules! object {
     ($($key:literal: $value:expr),* $(,)?) => {
         $crate::json::object_of([$(($key, ::serde_json::json!($value))),*])

@@ -1,7 +1,7 @@
 //! Cotangent: tensors with reverse-mode automatic differentiation.
 //!
-//! A [`Tensor`] is a value: cheap to clone, and never changed by what is done to another tensor. Operations on tensors that
-//! require a gradient are recorded, and [`Tensor::backward`] walks the record.
+//! A [`Tensor`] is a value: it is cheap to clone, and a change of one tensor never changes another. Operations on tensors that
+//! require a gradient are recorded in a graph, and [`Tensor::backward`] computes the gradients.
 //!
 //! ```
 //! use cotangent::tensor;
@@ -13,16 +13,27 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Tensor`] has all operations as methods; [`ops`] has a table of them. [`nn`] has layers and the [`nn::Module`] trait,
-//! [`optim`] the optimisers, [`data`] datasets and loaders, [`autograd`] the graph and its transforms, [`io`] files,
-//! [`memory`] the allocator's figures, [`train`] what goes around a training step, [`mod@profile`] where its time goes.
+//! # Where things are
+//! | to | see |
+//! | --- | --- |
+//! | compute with tensors | the methods of [`Tensor`], by subject; the [table of all operations](ops); [`linalg`], [`fft`], [`special`], [`signal`] |
+//! | pass options | [`options`]; dimensions, sizes and indices are in [`arguments`] |
+//! | differentiate | [`autograd`], [`vmap()`], [mixed precision](mod@autocast) |
+//! | build a model | [`nn`]: layers, the trait [`nn::Module`], initialisers; [`models`]: known networks |
+//! | train it | [`optim`], [`data`], [`train`]: metrics, logs, reports, a trainer |
+//! | save and load | [`io`]: safetensors, NumPy, PyTorch, GGUF, checkpoints |
+//! | see time and memory | [`mod@profile`], [`memory`] |
+//! | set threads, precision, seeds | [`settings`], [`manual_seed`], [`random`] |
+//! | end a long operation | [`interrupt`] |
+//!
+//! [`prelude`] has what most programs import.
 //!
 //! # The rules of the API
-//! Names are PyTorch's. The following rules hold for all of them.
+//! Names are PyTorch's. These rules hold for all of them.
 //!
 //! ## Reductions
-//! Every reduction has one name, and takes the dimensions it goes over: one, several, or all (`..`). They go away, or stay
-//! with size 1 by [`keepdim`]. Negative dimensions count from the last.
+//! A reduction takes the dimensions to reduce: one, several, or all (`..`). They are removed, or kept with size 1 by [`keepdim`].
+//! Negative dimensions count from the last.
 //!
 //! ```
 //! use cotangent::{Tensor, keepdim};
@@ -37,12 +48,12 @@
 //! ```
 //!
 //! ## Options
-//! A function `f` takes what must be given. What has a default is an option of `f_with`, whose last argument is a struct named
-//! `…Options` with a setter for each option. Where one option is given most of the time, its value can stand for the struct.
-//! The fields of the structs are private, so that a new option breaks no program.
+//! A function `f` takes the required arguments. Arguments with defaults are options of `f_with`, whose last argument is a struct named
+//! `…Options`, in [`options`], with a setter for each option. The most frequent option can be passed in place of the struct.
+//! The fields of the structs are private, so that new options break no programs.
 //!
 //! ```
-//! use cotangent::{CrossEntropyOptions, Reduction, Tensor, tensor};
+//! use cotangent::{Reduction, Tensor, tensor, options::CrossEntropyOptions};
 //! let (logits, classes) = (Tensor::zeros([4, 10])?, tensor!([1, 2, 3, 4])?);
 //! let mean = logits.cross_entropy(&classes)?;
 //! let sum = logits.cross_entropy_with(&classes, Reduction::Sum)?;
@@ -52,8 +63,8 @@
 //! ```
 //!
 //! ## Indexing
-//! [`Tensor::index`] reads a part of a tensor, [`Tensor::set`] assigns to one. Both name the part as Python does between
-//! brackets; [`s!`] writes it. Integers, ranges, `None` and `...` give a view; integer tensors and masks a copy.
+//! [`Tensor::index`] reads a part of a tensor and [`Tensor::set`] assigns to it. The macro [`s!`] takes what Python has between
+//! brackets. Integers, ranges, `None` and `...` give a view; integer tensors and masks give a copy.
 //!
 //! ```
 //! use cotangent::{Tensor, s, tensor};
@@ -69,9 +80,9 @@
 //! ```
 //!
 //! ## Creation
-//! Constructors make `f32` on the CPU, and `i64` from integers. Their `_with` forms take a dtype, a device, or both: see
-//! [`TensorOptions`]. [`tensor!`] gives literals the same defaults; [`Tensor::new`], [`Tensor::from_vec`] and
-//! [`Tensor::from_slice`] keep the types that the values have in Rust, in which `1.0` is an `f64` and `1` an `i32`.
+//! Constructors make `f32` tensors on the CPU, and `i64` from integers. Their `_with` forms take a dtype, a device, or both: see
+//! [`TensorOptions`]. [`tensor!`] gives literals the same defaults. [`Tensor::new`], [`Tensor::from_vec`] and
+//! [`Tensor::from_slice`] keep the Rust types of the values: `1.0` is an `f64` and `1` an `i32`.
 //!
 //! ```
 //! use cotangent::{DType, Device, Tensor, tensor};
@@ -85,10 +96,10 @@
 //! ```
 //!
 //! ## Numbers
-//! A number can stand on either side of `+ - * /`. The result has the tensor's dtype, unless the number is of a higher kind:
-//! a float beside integers gives `f32`. Dtypes of two tensors are [promoted](DType::promote). A quotient is a float.
-//! [`Tensor::item`] and [`Tensor::to_vec`] read into every type that holds all values of the dtype; others need a cast.
-//! The operators panic with the message that the method's error has; on the left stand `f64` and `i64` alone.
+//! A number can be on either side of `+ - * /`. The result has the tensor's dtype, unless the number is of a higher kind:
+//! a float and an integer tensor give `f32`. Dtypes of two tensors are [promoted](DType::promote). A quotient is a float.
+//! [`Tensor::item`] and [`Tensor::to_vec`] read into every type that holds all values of the dtype; other types need a cast.
+//! The operators panic with the error message of the method. On the left, numbers must be `f64`, `i64` or `Complex<f64>`.
 //!
 //! ```
 //! use cotangent::{DType, tensor};
@@ -105,10 +116,10 @@
 //! ```
 //!
 //! ## In place
-//! What changes a tensor takes `&mut self` and ends in `_`, or is an operator such as `+=`, or [`Tensor::set`]. Clones and
-//! views never see the change: bytes that are shared are copied first. Where a gradient is required the change is recorded.
-//! It is an error to change a view, since nobody would see it; a leaf that requires a gradient, outside of
-//! [`no_grad`](autograd::no_grad); and to change dtype or shape.
+//! Methods that change a tensor take `&mut self` and end in `_`; operators such as `+=` and [`Tensor::set`] change it, too. Clones
+//! and views never see the change: shared memory is copied first. If a gradient is required, the change is recorded. It is an error
+//! to change a view, since the change would be lost; to change a leaf that requires a gradient, except in
+//! [`no_grad`](autograd::no_grad); and to change the dtype or the shape.
 //!
 //! ```
 //! use cotangent::{Tensor, s};
@@ -124,8 +135,8 @@
 //! ```
 //!
 //! ## Errors
-//! What can fail returns a [`Result`]. An [`Error`] has a [kind](Error::kind), the [operation](Error::op) that was called, the
-//! [place](Error::place) of the call in the program, and a message with the values that did not fit. A call that fails
+//! Fallible functions return a [`Result`]. An [`Error`] has a [kind](Error::kind), the [operation](Error::op) that was called, the
+//! [location](Error::location) of the call in the program, and a message with the values that did not fit. A call that fails
 //! changes nothing.
 //!
 //! ```
@@ -133,7 +144,7 @@
 //! let error = Tensor::zeros([2, 3])?.add(&Tensor::zeros([4])?).err().ok_or("it should fail")?;
 //! assert_eq!((error.kind(), error.op()), (ErrorKind::Shape, "add"));
 //! assert_eq!(error.to_string(), "add: shapes [2, 3] and [4] do not broadcast: sizes 3 and 4 differ");
-//! println!("{error:?}"); // with the place, as `fn main() -> cotangent::Result<()>` prints it
+//! println!("{error:?}"); // with the location, as `fn main() -> cotangent::Result<()>` prints it
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -146,7 +157,7 @@
 // The derive macro names this crate `cotangent`, also in here.
 extern crate self as cotangent;
 
-mod autocast;
+pub mod autocast;
 pub mod autograd;
 mod backend;
 mod complex;
@@ -155,12 +166,13 @@ mod cuda_graph;
 pub mod data;
 mod device;
 mod dtype;
-mod error;
-mod hooks;
+pub mod error;
+mod flags;
 pub mod interrupt;
 pub mod io;
 mod json;
 mod layout;
+mod location;
 pub mod memory;
 pub mod models;
 #[cfg(feature = "ndarray")]
@@ -168,12 +180,11 @@ mod ndarray;
 pub mod nn;
 pub mod ops;
 pub mod optim;
-mod options;
+pub mod options;
 mod order;
-mod place;
 pub mod prelude;
 pub mod profile;
-mod random;
+pub mod random;
 mod scalar;
 mod storage;
 #[cfg(feature = "cuda")]
@@ -183,34 +194,100 @@ pub mod train;
 #[cfg(feature = "samples")]
 #[doc(hidden)]
 pub mod unit_tests;
-mod vmap;
+pub mod vmap;
 mod zip;
 
-pub use autocast::{
-    AutocastLists, AutocastMode, AutocastOptions, autocast, autocast_dtype, autocast_with, no_autocast,
-};
+#[doc(inline)]
+pub use autocast::{autocast, no_autocast};
 pub use backend::DeviceProperties;
-pub use backend::cpu::runtime::threads::{num_threads, set_num_threads, with_num_threads};
-pub use backend::deterministic::{deterministic_algorithms, with_deterministic_algorithms};
 pub use complex::Complex;
 #[cfg(feature = "cuda")]
 pub use cuda_graph::CudaGraph;
 pub use device::Device;
 pub use dtype::{DType, Element};
-pub use error::{Error, ErrorKind, OutOfMemory, Result};
-pub use layout::{At, Dim, Dims, ReduceDims, Sections, Shape, Sizes, Slice, keepdim};
-pub use ops::signatures::*;
-pub use ops::{MatmulPrecision, matmul_precision, with_matmul_precision};
-pub use place::{Name, Place, with_place};
+#[doc(inline)]
+pub use error::{Error, ErrorKind, Result};
+pub use layout::{Shape, keepdim};
+pub use ops::signatures::Reduction;
+#[doc(inline)]
 pub use profile::profile;
-pub use random::{Generator, manual_seed, rng_state, set_rng_state, with_generator};
+#[doc(inline)]
+pub use random::{Generator, manual_seed, with_generator};
 pub use scalar::Scalar;
 #[cfg(feature = "cuda")]
 pub use stream::Stream;
-pub use tensor::{CloseOptions, Ellipsis, Index, IndexItem, NdArray, Operand, Tensor, TensorOptions};
-pub use vmap::{VmapFallback, VmapOptions, VmapRandomness, vmap, vmap_all, vmap_with};
+pub use tensor::{Tensor, TensorOptions};
+#[doc(inline)]
+pub use vmap::vmap;
 
-/// An [`Index`] as Python writes it between brackets: integers, ranges with negative ends and, after a semicolon, a step,
+/// Types that arguments are converted into: dimensions, sizes, indices and operands.
+///
+/// Few programs name them. A function that takes `impl Into<Dims>` can be called with `0`, `-1`, `[0, 2]` or `..`; the page of each
+/// type lists what converts into it. See also [`s!`], for indices, and [`keepdim`].
+pub mod arguments {
+    pub use crate::layout::{At, Dim, Dims, ReduceDims, Sections, Sizes, Slice};
+    pub use crate::tensor::{Ellipsis, Index, IndexItem, NdArray, Operand};
+}
+
+/// Linear algebra: decompositions, solvers, norms, inverses and determinants, as in `torch.linalg`.
+///
+/// ```
+/// use cotangent::{linalg, tensor};
+/// let (a, b) = (tensor!([[3.0, 1.0], [1.0, 2.0]])?, tensor!([9.0, 8.0])?);
+/// assert_eq!(linalg::solve(&a, &b)?.to_vec::<f32>()?, [2.0, 3.0]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+pub mod linalg {
+    pub use crate::ops::linalg::namespace::*;
+}
+
+/// Discrete Fourier transforms, as in `torch.fft`. [`Tensor::stft`] and [`Tensor::istft`] are methods.
+///
+/// ```
+/// use cotangent::{Tensor, fft};
+/// let spectrum = fft::rfft(&Tensor::ones([4])?)?;
+/// assert_eq!(spectrum.real()?.to_vec::<f32>()?, [4.0, 0.0, 0.0]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+pub mod fft {
+    pub use crate::ops::fft::nd::namespace::*;
+    pub use crate::ops::fft::transforms::namespace::*;
+}
+
+/// Special functions: Bessel functions, orthogonal polynomials and functions of the normal distribution, as in `torch.special`.
+/// The more frequent ones, such as [`Tensor::erf`] and [`Tensor::lgamma`], are methods.
+///
+/// ```
+/// use cotangent::{special, tensor};
+/// assert_eq!(special::bessel_j0(&tensor!([0.0])?)?.to_vec::<f32>()?, [1.0]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+pub mod special {
+    pub use crate::ops::special::namespace::*;
+}
+
+/// Signal processing, as in `torch.signal`.
+pub mod signal {
+    /// Window functions.
+    ///
+    /// ```
+    /// use cotangent::signal::windows;
+    /// assert_eq!(windows::hann(3)?.to_vec::<f32>()?, [0.0, 1.0, 0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub mod windows {
+        pub use crate::ops::fft::signal_windows::namespace::*;
+    }
+}
+
+/// Settings of the program or the thread: threads, precision of matrix products, deterministic algorithms.
+pub mod settings {
+    pub use crate::backend::deterministic::{deterministic_algorithms, with_deterministic_algorithms};
+    pub use crate::backend::{num_threads, set_num_threads, with_num_threads};
+    pub use crate::ops::{MatmulPrecision, matmul_precision, with_matmul_precision};
+}
+
+/// An [`Index`](arguments::Index) as Python writes it between brackets: integers, ranges with negative ends and, after a semicolon, a step,
 /// `..` for a whole dimension, `...` for as many as it takes, `None` for a new one, integer tensors and masks.
 ///
 /// ```

@@ -1,11 +1,11 @@
-//! Arrays of the crate `ndarray`, to and from tensors.
+//! Conversion to and from arrays of the crate `ndarray`.
 
 use crate::error::{err, named};
 use crate::{Element, Result, Tensor};
 use cotangent_macros::named;
 use ndarray::{ArrayBase, ArrayD, Data, Dimension, IxDyn};
 
-/// A tensor with the elements of an array or of a view of one, of exactly their type.
+/// A tensor with the elements of an array or array view, of exactly their type.
 ///
 /// ```
 /// use cotangent::Tensor;
@@ -44,6 +44,6 @@ impl Tensor {
     pub fn to_ndarray<T: Element>(&self) -> Result<ArrayD<T>> {
         let values = self.to_vec::<T>()?;
         ArrayD::from_shape_vec(IxDyn(self.shape()), values)
-            .map_err(|error| err!(Shape, "to_ndarray", "an array cannot be of shape {:?}: {error}", self.shape()))
+            .map_err(|error| err!(Shape, "to_ndarray", "cannot make an array of shape {:?}: {error}", self.shape()))
     }
 }

@@ -1,13 +1,14 @@
-//! Optional arguments, by one convention everywhere.
+//! Options of operations: a struct of optional arguments for each, and the enums that they name.
 //!
-//! A function `f` takes what it must be given. What has a default goes into `f_with`, as a struct named `…Options` whose
-//! setters can be chained: `x.cross_entropy_with(&y, CrossEntropyOptions::new().label_smoothing(0.1))`. The struct's
-//! fields are private, so that a new option breaks no program. Where one option is given most of the time, it can stand
-//! for the struct: `x.cross_entropy_with(&y, Reduction::Sum)`.
+//! A function `f` takes the required arguments. Its form `f_with` also takes a struct named `…Options`, whose setters can be chained:
+//! `x.cross_entropy_with(&y, CrossEntropyOptions::new().label_smoothing(0.1))`. The most frequent option can be passed in place of
+//! the struct: `x.cross_entropy_with(&y, Reduction::Sum)`. The fields are private, so that new options break no programs.
+//!
+//! Options of layers are in [`nn`](crate::nn), those of optimisers in [`optim`](crate::optim).
 #![forbid(unsafe_code)]
 
-/// Defines a struct of optional arguments: each field with its type and default. It gets `new`, `Default`, a setter for
-/// every field, which takes whatever turns into the field's type, and its part of an operation's list of parameters.
+/// Defines a struct of optional arguments: each field with its type and default. It gets `new`, `Default`, a setter for every
+/// field, which takes `impl Into` of the field's type, and its part of an operation's parameter list.
 macro_rules! options {
     (
         $(#[$doc:meta])*
@@ -96,3 +97,6 @@ macro_rules! options {
 
 pub(crate) use cotangent_macros::setter;
 pub(crate) use options;
+
+pub use crate::ops::signatures::*;
+pub use crate::tensor::CloseOptions;

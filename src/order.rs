@@ -1,21 +1,21 @@
-//! Sorts that are compiled once, for lists of names, files and rows of a table. Each use of the standard library's takes a sixth
-//! of a second of the build; those of the elements of tensors are worth it.
+//! Sorts that are compiled once, for lists of names, files and table rows. Each use of the standard library's sort costs a sixth
+//! of a second of build time; only sorts of tensor elements are worth that.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// Sorts by a comparison. What is equal stays in its order.
+/// Stable sort by a comparison.
 pub(crate) fn sort_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     let order = order_of(items.len(), &|a, b| compare(&items[a], &items[b]));
     permute(items, order);
 }
 
-/// Sorts by a key. What is equal stays in its order.
+/// Stable sort by a key.
 pub(crate) fn sort_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
     sort_by(items, |a, b| key(a).cmp(&key(b)));
 }
 
-/// As [`sort_by_key`], for a handful of items, such as dimensions: without memory of its own.
+/// As [`sort_by_key`], for a few items, such as dimensions: without allocation.
 pub(crate) fn sort_few_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
     for end in 1..items.len() {
         let mut at = end;
@@ -26,21 +26,21 @@ pub(crate) fn sort_few_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K)
     }
 }
 
-/// A map of entries; of those with one key the last counts. `collect` would sort them first.
+/// A map of entries. Of entries with equal keys the last one wins. `collect` would sort them first.
 pub(crate) fn map_of<K: Ord, V>(entries: impl IntoIterator<Item = (K, V)>) -> BTreeMap<K, V> {
     let mut map = BTreeMap::new();
     map.extend(entries);
     map
 }
 
-/// The numbers below `count` in the order of what they stand for.
+/// The indices below `count`, sorted by a comparison of indices.
 fn order_of(count: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by(|&a, &b| compare(a, b));
     order
 }
 
-/// Brings item `order[i]` to place `i`, cycle by cycle.
+/// Moves item `order[i]` to position `i`, cycle by cycle.
 fn permute<T>(items: &mut [T], mut order: Vec<usize>) {
     for first in 0..order.len() {
         let mut at = first;

@@ -1,5 +1,5 @@
-//! What nearly every program needs: the tensor, the result, and the traits whose methods would not be found without them.
-//! Layers, optimisers and data keep their modules' names, as in PyTorch.
+//! What nearly every program needs: the tensor, the result, and the traits whose methods must be in scope. Layers, optimisers and
+//! data are used with their modules' names, as in PyTorch.
 //!
 //! ```
 //! use cotangent::prelude::*;
@@ -20,4 +20,4 @@ pub use crate::io::Stateful;
 pub use crate::nn::{Forward, Module};
 pub use crate::optim::{Optimizer, Schedule};
 pub use crate::train::{Log, Metric};
-pub use crate::{DType, Device, Result, Tensor, keepdim, s, tensor};
+pub use crate::{DType, Device, Generator, Reduction, Result, Tensor, keepdim, manual_seed, s, tensor};

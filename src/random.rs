@@ -1,15 +1,14 @@
 //! Random numbers from a counter: Philox4x32-10.
 //!
-//! A generator in the usual sense walks from state to state, so that the millionth number has to
-//! wait for the ones before it. Philox (Salmon et al., "Parallel random numbers: as easy as 1, 2,
-//! 3", 2011) instead scrambles a counter with a key into four random words. Element `i` of a draw is
-//! a function of the seed, the place in the sequence at which the draw starts and `i` alone: any
-//! number of threads can fill a tensor, each its part, and the bits are the same.
+//! An ordinary generator is sequential: the millionth number needs the ones before it. Philox (Salmon
+//! et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) instead maps a counter and a key to
+//! four random words. Element `i` of a draw depends only on the seed, the offset of the draw and `i`:
+//! any number of threads can fill a tensor, and the bits are the same.
 //!
-//! A draw of `n` values takes the counters `offset..offset + counters(n, per)`, where `per` values
-//! are made of one counter ([`PER_COUNTER_32`] or [`PER_COUNTER_64`]); the next draw starts where
-//! it ends. The bits are also the same on every platform: normals use the logarithm, sine and
-//! cosine below, since those of the system's library differ from one system to the next.
+//! A draw of `n` values takes the counters `offset..offset + counters(n, per)`, where one counter
+//! gives `per` values (`PER_COUNTER_32` or `PER_COUNTER_64`). The next draw starts where it ends.
+//! The bits are also the same on every platform: normals use the logarithm, sine and cosine below,
+//! since those of the system's library differ between platforms.
 #![forbid(unsafe_code)]
 
 use std::cell::RefCell;
@@ -17,18 +16,17 @@ use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 
-/// Values that one counter gives when each takes 32 bits: f32 uniforms and normals, Bernoulli draws.
+/// Values per counter for values of 32 bits: f32 uniforms and normals, Bernoulli draws.
 pub(crate) const PER_COUNTER_32: u64 = 4;
-/// Values that one counter gives when each takes 64 bits: f64 uniforms and normals, integers.
+/// Values per counter for values of 64 bits: f64 uniforms and normals, integers.
 pub(crate) const PER_COUNTER_64: u64 = 2;
 
-/// How many counters a draw of `n` values takes.
+/// The number of counters that a draw of `n` values takes.
 pub(crate) const fn counters(n: u64, per_counter: u64) -> u64 {
     n.div_ceil(per_counter)
 }
 
-/// Ten rounds of Philox with four 32-bit words. [`philox_batch`] is the form for many counters, which the tests compare with
-/// this one.
+/// Ten rounds of Philox with four 32-bit words. Tests compare [`philox_batch`], the form for many counters, with this one.
 pub(crate) fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..10 {
         counter = round(counter, key);
@@ -44,15 +42,15 @@ fn round([c0, c1, c2, c3]: [u32; 4], [k0, k1]: [u32; 2]) -> [u32; 4] {
     [(p1 >> 32) as u32 ^ c1 ^ k0, p1 as u32, (p0 >> 32) as u32 ^ c3 ^ k1, p0 as u32]
 }
 
-/// The steps are the fractions of the golden ratio and of the square root of three.
+/// The increments are the fractional parts of the golden ratio and of the square root of three.
 fn next_key([k0, k1]: [u32; 2]) -> [u32; 2] {
     [k0.wrapping_add(0x9E37_79B9), k1.wrapping_add(0xBB67_AE85)]
 }
 
-/// A sequence of random numbers and a place in it.
+/// A random number generator: a seed and a position in its sequence.
 ///
 /// Generators with the same seed give the same numbers, on every platform and with any number of
-/// threads. A clone continues from the same place.
+/// threads. A clone continues from the same position.
 ///
 /// ```
 /// use cotangent::Generator;
@@ -98,7 +96,7 @@ impl Generator {
         (self.seed, self.offset)
     }
 
-    /// A generator that continues where the one with this [`Generator::state`] stood.
+    /// A generator with this [`Generator::state`].
     ///
     /// ```
     /// use cotangent::Generator;
@@ -117,35 +115,35 @@ impl Generator {
     }
 }
 
-/// The generator of every draw that names no other; made when first needed, from [`first_seed`]
-/// unless [`manual_seed`] comes before.
+/// The default generator. It is created at first use, with [`first_seed`] unless [`manual_seed`] was
+/// called before.
 static DEFAULT: Mutex<Option<Generator>> = Mutex::new(None);
 
 thread_local! {
-    /// Generators that stand in for [`DEFAULT`] on this thread, the innermost last.
+    /// Generators that replace [`DEFAULT`] on this thread, the innermost last.
     static OVERRIDES: RefCell<Vec<Generator>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Does something with the generator in force on this thread. The action is not told which it is.
+/// Calls `act` with the current generator of this thread.
 fn with_current<R>(act: impl Fn(&mut Generator) -> R) -> R {
-    // The stack is gone only while a thread ends, when nothing can stand in any more.
+    // The stack is gone only while a thread ends.
     let overridden = OVERRIDES.try_with(|stack| stack.borrow_mut().last_mut().map(&act));
     if let Ok(Some(result)) = overridden {
         return result;
     }
-    // A thread that panicked with the lock held has left the two numbers as they should be.
+    // A thread that panicked with the lock held has left a valid generator.
     let mut default = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner);
     act(default.get_or_insert_with(|| Generator::seed(first_seed())))
 }
 
-/// The seed of a program that does not call [`manual_seed`]: from the system's entropy.
+/// The seed of a program that does not call [`manual_seed`], from the system's entropy.
 #[cfg(not(feature = "samples"))]
 fn first_seed() -> u64 {
     RandomState::new().hash_one(0_u8)
 }
 
-/// The seed of a test that does not call [`manual_seed`]: the variable `COTANGENT_SEED`, or 0. So a test whose draws make it fail
-/// fails in every run with that seed.
+/// The seed of a test that does not call [`manual_seed`]: the environment variable `COTANGENT_SEED`, or 0. So a failure that
+/// depends on the draws can be repeated.
 #[cfg(feature = "samples")]
 #[allow(clippy::panic)] // in test builds only
 fn first_seed() -> u64 {
@@ -153,10 +151,10 @@ fn first_seed() -> u64 {
     seed.parse().unwrap_or_else(|_| panic!("COTANGENT_SEED must be an integer from 0 to 2^64 - 1, got {seed:?}"))
 }
 
-/// Seeds the generator that draws use when they name no other.
+/// Seeds the default generator.
 ///
-/// Without it the seed differs from one run of a program to the next. Inside [`with_generator`] it
-/// is the generator given there that is seeded.
+/// Without this call the seed differs between runs of a program. Inside [`with_generator`] this seeds
+/// the generator given there.
 ///
 /// ```
 /// cotangent::manual_seed(42);
@@ -165,11 +163,11 @@ pub fn manual_seed(seed: u64) {
     with_current(|generator| *generator = Generator::seed(seed));
 }
 
-/// The [`Generator::state`] of the generator that draws now use, to be given to [`set_rng_state`]
-/// or, for a part of a program that is run again, to [`with_generator`].
+/// The [`Generator::state`] of the current generator, for [`set_rng_state`] or
+/// [`Generator::from_state`].
 ///
 /// ```
-/// use cotangent::{Tensor, rng_state, set_rng_state};
+/// use cotangent::{Tensor, random::{rng_state, set_rng_state}};
 /// let state = rng_state();
 /// let first = Tensor::rand([3])?;
 /// set_rng_state(state);
@@ -181,10 +179,10 @@ pub fn rng_state() -> (u64, u64) {
     with_current(|generator| generator.state())
 }
 
-/// Lets the generator that draws now use continue from an earlier [`rng_state`].
+/// Sets the state of the current generator to an earlier [`rng_state`].
 ///
 /// ```
-/// use cotangent::{Tensor, rng_state, set_rng_state};
+/// use cotangent::{Tensor, random::{rng_state, set_rng_state}};
 /// let state = rng_state();
 /// let first = Tensor::randn([3])?;
 /// set_rng_state(state);
@@ -195,13 +193,13 @@ pub fn set_rng_state((seed, offset): (u64, u64)) {
     with_current(|generator| *generator = Generator::from_state(seed, offset));
 }
 
-/// Reserves counters of the generator now in force: the seed, and the first counter of the draw.
+/// Reserves counters of the current generator: the seed, and the first counter of the draw.
 pub(crate) fn next_range(counters: u64) -> (u64, u64) {
     with_current(|generator| generator.take(counters))
 }
 
 /// Runs `body` with `generator` in place of the default one, on this thread only. Afterwards
-/// `generator` stands where the body's last draw left it, even if the body panicked.
+/// `generator` has the state after the last draw of `body`, even if `body` panicked.
 ///
 /// ```
 /// use cotangent::{Generator, Tensor, with_generator};
@@ -225,10 +223,9 @@ pub fn with_generator<R>(generator: &mut Generator, body: impl FnOnce() -> R) ->
     body()
 }
 
-/// Counters scrambled together: their words lie side by side, so that the compiler works on several
-/// at once.
+/// Counters that are processed together, so that the compiler can vectorise.
 const BATCH: usize = 16;
-/// The words of a batch, those of each counter together.
+/// The words of a batch; those of a counter are adjacent.
 type Words = [u32; 4 * BATCH];
 
 /// [`philox`] of the counters from `first` on.
@@ -254,8 +251,8 @@ fn philox_batch(first: u64, key: [u32; 2]) -> Words {
 
 /// Fills `out` with the elements `first..first + out.len()` of the draw that starts at `offset`.
 ///
-/// One counter makes `per_counter` elements, at most four. `convert` makes those of a batch, in
-/// order; what `out` holds before does not matter to it.
+/// One counter gives `per_counter` elements, at most four. `convert` computes those of a batch, in
+/// order; it does not read `out`.
 fn fill<T: Copy + Default>(
     mut out: &mut [T],
     (seed, offset): (u64, u64),
@@ -284,7 +281,7 @@ fn fill<T: Copy + Default>(
     }
 }
 
-/// The 64-bit words of a batch: of each two words the first is the low half.
+/// The 64-bit words of a batch. The first word of a pair is the low half.
 fn doubles(words: &Words) -> impl Iterator<Item = u64> {
     words.chunks_exact(2).map(|pair| u64::from(pair[1]) << 32 | u64::from(pair[0]))
 }
@@ -347,8 +344,8 @@ pub(crate) fn fill_normal_f64(out: &mut [f64], seed: u64, offset: u64, first: u6
 
 /// Turns each pair of random integers below `1 / step` into a pair of normals.
 fn box_muller_batch(pairs: &mut [f64], step: f64) {
-    // The halves of the pairs are parted so that the arithmetic between runs over plain arrays,
-    // of which vector units take several elements at once.
+    // The halves of the pairs are separated, so that the arithmetic runs over plain arrays and is
+    // vectorised.
     const HALF: usize = 2 * BATCH;
     let (mut u, mut v) = ([1.0; HALF], [0.0; HALF]);
     for ((u, v), pair) in u.iter_mut().zip(&mut v).zip(pairs.chunks_exact(2)) {
@@ -365,9 +362,9 @@ fn box_muller_batch(pairs: &mut [f64], step: f64) {
 
 /// Integers in `[low, high)`: two to a counter. If the interval is empty, all are `low`.
 ///
-/// The high half of a 64-bit word times the width `w` of the interval: some integers are likelier
-/// than others by a factor of at most `1 + w / 2^64`, which no experiment can tell for the widths
-/// in use, and in return every element takes the same number of words.
+/// Computed as the high half of a 64-bit word times the width `w` of the interval. Some integers are
+/// more likely than others by a factor of at most `1 + w / 2^64`, which is negligible for the widths
+/// in use. In return every element takes the same number of words.
 pub(crate) fn fill_integers(out: &mut [i64], seed: u64, offset: u64, first: u64, low: i64, high: i64) {
     let width = if low < high { high.wrapping_sub(low) as u64 } else { 0 };
     fill(out, (seed, offset), first, PER_COUNTER_64, |words, out| {
@@ -378,15 +375,15 @@ pub(crate) fn fill_integers(out: &mut [i64], seed: u64, offset: u64, first: u64,
     });
 }
 
-/// The greatest 32-bit word that means yes, if there is one, where yes has the probability `p` to the nearest multiple of
-/// `2^-32`. A word compares faster than a number.
+/// The largest 32-bit word that means yes, `None` if there is none. Yes has probability `p`, rounded to a multiple of
+/// `2^-32`. Comparing words is faster than comparing floats.
 pub(crate) fn greatest_yes(p: f64) -> Option<u32> {
     // At p = 1 the limit is above every word; a NaN gives 0.
     let limit = (p / inverse_power(32)).round() as u64;
     limit.checked_sub(1).map(|last| last.min(u32::MAX.into()) as u32)
 }
 
-/// `yes` for words up to that of [`greatest_yes`], else `no`: four to a counter.
+/// `yes` for words up to [`greatest_yes`], else `no`: four per counter.
 pub(crate) fn fill_bernoulli<T: Copy + Default>(
     out: &mut [T],
     seed: u64,
@@ -404,7 +401,7 @@ pub(crate) fn fill_bernoulli<T: Copy + Default>(
 }
 
 /// Two independent normals from `u` in (0, 1] and `v` in [0, 1): a point whose distance from the
-/// origin comes from `u` and whose direction comes from `v`.
+/// origin depends on `u` and whose direction depends on `v`.
 fn box_muller(u: f64, v: f64) -> (f64, f64) {
     // The square root is exact to the last bit on every platform, by IEEE 754.
     let radius = (-2.0 * ln(u)).sqrt();
@@ -441,10 +438,10 @@ pub(crate) fn ln(x: f64) -> f64 {
 
 /// Sine and cosine of `2π v`, for `v` in [0, 1), to within a few units in the last place of one.
 fn sin_cos_turns(v: f64) -> (f64, f64) {
-    // The nearest quarter turn is taken away before π comes in, so nothing is lost; what is left
-    // is at most π/4, for which the terms left out of both series are below 5e-17.
+    // The nearest quarter turn is subtracted before the product with π, which is exact. The rest is
+    // at most π/4, for which the omitted terms of both series are below 5e-17.
     let quarters = 4.0 * v;
-    // Added to this, a number is rounded to an integer, which then stands in the lowest bits.
+    // Adding this rounds a number to an integer, which is then in the lowest bits.
     const ROUND: f64 = 1.5 * (1_u64 << 52) as f64;
     let shifted = quarters + ROUND;
     let angle = (quarters - (shifted - ROUND)) * std::f64::consts::FRAC_PI_2;
@@ -452,8 +449,8 @@ fn sin_cos_turns(v: f64) -> (f64, f64) {
     const COS: [f64; 9] = alternating_inverse_factorials(0);
     let square = angle * angle;
     let (sin, cos) = (angle * polynomial(square, SIN), polynomial(square, COS));
-    // Each quarter turn takes (sin, cos) to (cos, -sin). Written without branches, which random
-    // numbers would make the CPU guess wrong.
+    // Each quarter turn maps (sin, cos) to (cos, -sin). Written without branches, which are
+    // unpredictable for random numbers.
     let quadrant = shifted.to_bits();
     let (sin, cos) = if quadrant & 1 == 0 { (sin, cos) } else { (cos, sin) };
     let negate = |x: f64, sign: u64| f64::from_bits(x.to_bits() ^ (sign & 2) << 62);

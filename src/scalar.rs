@@ -1,10 +1,10 @@
-//! The numbers that may stand beside a tensor.
+//! Scalars.
 #![forbid(unsafe_code)]
 
 use crate::{Complex, DType, Element, Result, dtype::with_dtype, error::bail};
 use std::fmt;
 
-/// A single number, as it stands beside a tensor in `x.mul(2.0)` or comes out of one.
+/// A single number: an operand as in `x.mul(2.0)`, or an element of a tensor.
 ///
 /// ```
 /// use cotangent::{Scalar, tensor};
@@ -23,7 +23,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// The dtype a tensor made from this number alone gets: `f32`, `i64`, `u64`, `bool` or `c64`.
+    /// The dtype of a tensor made from this number: `f32`, `i64`, `u64`, `bool` or `c64`.
     ///
     /// ```
     /// use cotangent::{DType, Scalar};
@@ -39,27 +39,27 @@ impl Scalar {
         }
     }
 
-    /// The dtype of a result when this number meets a tensor of `dtype`: the tensor's, unless the number is of a
-    /// higher category (a float beside integers, a number beside bools).
+    /// The dtype of an operation of this number and a tensor of `dtype`: the tensor's, unless the number is of a higher category (a
+    /// float with integers, a number with bools).
     pub(crate) fn beside(self, dtype: DType) -> DType {
         match self {
-            // Beside f64 the parts are f64, too.
+            // With f64 the parts are f64, too.
             Scalar::C128(_) => dtype.to_complex(),
             _ if self.default_dtype().category() > dtype.category() => self.default_dtype(),
             _ => dtype,
         }
     }
 
-    /// Refuses a complex number where `dtype` is a real one, which could only drop a part of it.
+    /// Refuses a complex number for a real dtype, which would drop the imaginary part.
     pub(crate) fn check_real(self, op: &'static str, dtype: DType) -> Result<()> {
         match self {
-            Scalar::C128(z) if !dtype.is_complex() => bail!(DType, op, "{z} cannot be an element of {dtype}"),
+            Scalar::C128(z) if !dtype.is_complex() => bail!(DType, op, "cannot convert {z} to {dtype}"),
             _ => Ok(()),
         }
     }
 
-    /// Whether `dtype` has this number, a float without what is behind its point: bytes have no 300. Every dtype of floats has
-    /// every real number, rounded, and that of bools has the truth of it.
+    /// Whether this number, truncated, is in the range of `dtype`: 300 is not in that of `u8`. Floating point dtypes and bool accept
+    /// every real number.
     pub(crate) fn is_element(self, dtype: DType) -> bool {
         let Some((least, greatest)) = dtype.integers() else {
             return dtype.is_complex() || !matches!(self, Scalar::C128(_));
@@ -68,13 +68,13 @@ impl Scalar {
             Scalar::I64(x) => (least..=greatest).contains(&i128::from(x)),
             Scalar::U64(x) => i128::from(x) <= greatest,
             Scalar::Bool(_) => true,
-            // The next integer is a power of 2, which f64 has.
+            // The integer after the greatest is a power of 2, which is exact in f64.
             Scalar::F64(x) => x.trunc() >= least as f64 && x.trunc() < (greatest + 1) as f64,
             Scalar::C128(_) => false,
         }
     }
 
-    /// This number as the least of a range: one below all that integers of this dtype have excludes none of them.
+    /// This number as a lower bound, clamped to the minimum of an integer dtype.
     pub(crate) fn lower_bound_in(self, dtype: DType) -> Scalar {
         match dtype.integers() {
             Some((least, _)) if self.to_f64() < least as f64 => Scalar::I64(least as i64),
@@ -82,7 +82,7 @@ impl Scalar {
         }
     }
 
-    /// The same as the greatest.
+    /// This number as an upper bound, clamped to the maximum of an integer dtype.
     pub(crate) fn upper_bound_in(self, dtype: DType) -> Scalar {
         match dtype.integers() {
             Some((_, greatest)) if self.to_f64() > greatest as f64 => Scalar::U64(greatest as u64),
@@ -90,7 +90,7 @@ impl Scalar {
         }
     }
 
-    /// This number as integers of this dtype have it, wrapped around if they do not.
+    /// This number, wrapped around if it is out of range for an integer dtype.
     pub(crate) fn wrapped(self, dtype: DType) -> Scalar {
         if self.is_element(dtype) || !dtype.is_int() {
             return self;
@@ -98,17 +98,17 @@ impl Scalar {
         with_dtype!(dtype, T => T::from_scalar(self).to_scalar())
     }
 
-    /// Refuses a number that `dtype` does not have, and that would wrap around to another one.
+    /// Refuses a number that is out of range for `dtype`.
     pub(crate) fn check_element(self, op: &'static str, dtype: DType) -> Result<()> {
         if self.is_element(dtype) {
             return Ok(());
         }
         self.check_real(op, dtype)?;
-        bail!(Value, op, "{self} is not a number of {dtype}: cast the tensor first, or give one that is")
+        bail!(Value, op, "{self} is out of range for {dtype}: cast the tensor first")
     }
 
-    /// As [`check_element`](Self::check_element), where the number is put into a tensor. Unsigned integers take a negative one whose
-    /// size they have, wrapped around, as in PyTorch: -1 is the largest.
+    /// As [`check_element`](Self::check_element), for a number that is stored in a tensor. Unsigned dtypes accept a negative number
+    /// whose absolute value is in range, and wrap it around, as PyTorch does: -1 is the maximum.
     pub(crate) fn check_put(self, op: &'static str, dtype: DType) -> Result<()> {
         match (self, dtype.integers()) {
             (Scalar::I64(x), Some((0, greatest))) if x < 0 && -i128::from(x) <= greatest => Ok(()),
@@ -116,7 +116,7 @@ impl Scalar {
         }
     }
 
-    /// This number as a float; NaN for a complex one, which no float holds.
+    /// This number as a float; NaN for a complex number.
     ///
     /// ```
     /// use cotangent::Scalar;

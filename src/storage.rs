@@ -1,15 +1,15 @@
-//! The bytes behind tensors: reference-counted buffers, and the only way to reach them.
+//! The memory of tensors: reference-counted buffers, and the only way to access them.
 //!
 //! Invariants:
 //!
-//! 1. The block of a buffer is valid for reads and writes of `capacity` bytes until the buffer is dropped, and belongs
-//!    to no one else. The memory of a foreign buffer is valid for reads as long as its owner lives.
+//! 1. The block of a buffer is valid for reads and writes of `capacity` bytes until the buffer is dropped, and is not used by
+//!    anything else. The memory of a foreign buffer is valid for reads as long as its owner lives.
 //! 2. `bytes <= capacity`, for every handle.
 //! 3. Bytes are written only through a handle that is the sole owner of its buffer ([`Storage::get_mut`]), and never
 //!    in a foreign buffer.
 //! 4. No `Weak` to a buffer is ever made.
-//! 5. The memory of a deferred buffer is that of the storage it gets when it is computed, which has no other handle and
-//!    never changes. Until then it has none: whoever reads or writes calls [`Storage::materialize`] first.
+//! 5. The memory of a deferred buffer is that of the storage it gets when it is computed, which has no other handle and never
+//!    changes. Until then it has no memory: [`Storage::materialize`] must be called before reads and writes.
 
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::runtime::{capture, gpu::gpu, memory as cuda_memory, stream, stream::Uses};
@@ -24,7 +24,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-/// A block of a device's pool, which goes back there when the buffer is dropped; or memory that someone else owns.
+/// A block of a device's pool, which is released when the buffer is dropped; or foreign memory.
 pub(crate) struct Buffer {
     start: NonNull<u8>,
     capacity: usize,
@@ -33,22 +33,22 @@ pub(crate) struct Buffer {
 }
 
 enum Origin {
-    /// A block of the size of a class, which a magazine may keep.
+    /// A block of the size of a class, which a magazine may cache.
     Class(u8),
     /// Any other block.
     Pool,
-    /// Memory of someone else, kept alive by its owner.
+    /// Foreign memory, kept alive by its owner.
     Foreign { _owner: Arc<dyn Any + Send + Sync> },
-    /// Memory that the system does not move, so that a GPU can copy from it while the program goes on.
+    /// Pinned memory of the CPU, from which a GPU can copy asynchronously.
     #[cfg(feature = "cuda")]
     Pinned,
     /// A block of a GPU's pool, with the streams that use it.
     #[cfg(feature = "cuda")]
     Stream(Uses),
-    /// Memory of recorded work.
+    /// Memory of a recorded step.
     #[cfg(feature = "cuda")]
     Recorded(Arc<capture::Memory>),
-    /// No memory yet, but the way to compute its contents; then the memory that holds them.
+    /// A deferred step that computes the contents; then the memory that holds them.
     Deferred(Box<Deferred>),
 }
 
@@ -69,12 +69,12 @@ impl Buffer {
         Block { address: self.start.as_ptr().addr(), bytes: self.capacity }
     }
 
-    /// The block of a buffer that is not counted as in use any more; the caller gives it back to the pool.
+    /// The block of a buffer that is not counted as in use any more. The caller must release it.
     pub(crate) fn into_block(self) -> Block {
         ManuallyDrop::new(self).block()
     }
 
-    /// The bytes of the block, at least as many as were asked for.
+    /// The size of the block in bytes, which is at least the requested size.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -100,7 +100,7 @@ impl Drop for Buffer {
             }
             #[cfg(feature = "cuda")]
             (Origin::Recorded(memory), _) => memory.arena.pool().release(self.block()),
-            // There is no such buffer.
+            // Such a buffer does not exist.
             (_, Device::Cuda(_)) => {}
             #[cfg(feature = "cuda")]
             (Origin::Stream(_), Device::Cpu) => {}
@@ -108,25 +108,25 @@ impl Drop for Buffer {
     }
 }
 
-/// A shared handle to a buffer. Clones share the bytes; the bytes can be written while there is one handle only.
+/// A shared handle to a buffer. Clones share the memory; it can be written while there is only one handle.
 ///
-/// It is an `Arc` whose last handle goes to a magazine instead of being freed, if the buffer is small.
+/// It is an `Arc`. When the last handle of a small buffer is dropped, the buffer goes to a magazine instead of being freed.
 pub(crate) struct Storage {
     buffer: ManuallyDrop<Arc<Buffer>>,
     bytes: usize,
 }
 
 impl Storage {
-    /// `bytes` bytes on a device, 64-byte aligned, with unknown contents: write them all before reading any.
+    /// `bytes` bytes on a device, 64-byte aligned, with undefined contents: write them before reading them.
     ///
     /// # Errors
-    /// If the device has not enough memory, or its limit is reached; `op` is named in the error.
+    /// If memory runs out or the device's limit is reached. The error names `op`.
     pub(crate) fn new(op: &'static str, device: Device, bytes: usize) -> Result<Storage> {
         let mut storage = match device {
             Device::Cpu => Self::cpu(op, bytes)?,
             Device::Cuda(ordinal) => return Self::cuda(op, ordinal, bytes),
         };
-        // Fresh memory is zero, which would hide a kernel that does not write all of its output. All ones is NaN.
+        // New memory is zero, which would hide a kernel that does not write all of its output. All bits set is NaN.
         if cfg!(all(debug_assertions, not(miri)))
             && let Some(start) = storage.get_mut()
         {
@@ -158,12 +158,12 @@ impl Storage {
         Ok(storage)
     }
 
-    /// Memory of someone else, such as a mapped file: it can be read but never written, so that a writer copies it.
+    /// Foreign memory, such as a mapped file: it is never written; a writer copies it first.
     ///
     /// # Safety
     /// As long as `owner` lives, `start` must be valid on the device for reads of `bytes` bytes, and those that are read
     /// must be initialised and not be changed meanwhile.
-    /// It has whatever alignment it has: the caller checks that it suits the elements.
+    /// The caller must check the alignment for the elements.
     pub(crate) unsafe fn foreign(
         owner: Arc<dyn Any + Send + Sync>,
         start: *const u8,
@@ -201,17 +201,17 @@ impl Storage {
         Self::cpu_from_pool(op, bytes, bytes, Origin::Pool)
     }
 
-    /// Memory of the CPU that a GPU can copy from while the program goes on.
+    /// Pinned memory of the CPU, from which a GPU can copy asynchronously.
     ///
     /// # Errors
-    /// If there is no GPU, or the system has no such memory left.
+    /// If there is no GPU, or pinned memory runs out.
     #[cfg(feature = "cuda")]
     pub(crate) fn pinned(op: &'static str, bytes: usize) -> Result<Storage> {
         let block = cuda_memory::take_pinned(op, bytes)?;
         Ok(Self::from_buffer(Arc::new(Buffer::from_block(block, Device::Cpu, Origin::Pinned)), bytes))
     }
 
-    /// Whether a GPU can copy from it while the program goes on.
+    /// Whether the memory is pinned.
     #[cfg(feature = "cuda")]
     pub(crate) fn is_pinned(&self) -> bool {
         matches!(self.buffer.origin, Origin::Pinned)
@@ -253,19 +253,19 @@ impl Storage {
         Storage { buffer: ManuallyDrop::new(buffer), bytes }
     }
 
-    /// The number of bytes asked for. No read or write may go beyond it.
+    /// The requested number of bytes. No read or write may go beyond it.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Where the bytes are.
+    /// The device of the memory.
     #[inline]
     pub(crate) fn device(&self) -> Device {
         self.buffer.device
     }
 
-    /// Computes the contents, if that was deferred. From then on this costs a glance.
+    /// Computes the contents if they are deferred. Afterwards this is only a check.
     ///
     /// # Errors
     /// If memory runs out; the contents can still be computed later.
@@ -274,7 +274,7 @@ impl Storage {
         if self.pending().is_some() { deferred::materialize(&[self]) } else { Ok(()) }
     }
 
-    /// What there is to compute before the bytes can be read.
+    /// The deferred contents, if they are not computed yet.
     #[inline]
     pub(crate) fn pending(&self) -> Option<&Deferred> {
         match &self.buffer.origin {
@@ -284,7 +284,7 @@ impl Storage {
     }
 
     /// The first byte, valid for reads of [`bytes`](Self::bytes) bytes as long as a handle lives, once the contents are
-    /// [materialized](Self::materialize). Not to be written through: that takes [`get_mut`](Self::get_mut).
+    /// [materialized](Self::materialize). Must not be written through: use [`get_mut`](Self::get_mut).
     #[inline]
     pub(crate) fn as_ptr(&self) -> *const u8 {
         #[cfg(feature = "cuda")]
@@ -292,7 +292,7 @@ impl Storage {
         self.start().as_ptr()
     }
 
-    /// Puts what this thread's stream is about to do with memory of a GPU in order with other streams.
+    /// Orders the next access of this thread's stream to memory of a GPU with the work of other streams.
     #[cfg(feature = "cuda")]
     #[inline]
     fn for_stream(&self, order: fn(&Uses, usize)) {
@@ -320,18 +320,18 @@ impl Storage {
         }
     }
 
-    /// Where the first byte is, once the contents are materialized. Says nothing about reading it.
+    /// The address of the first byte, once the contents are materialized. Not for access.
     #[cfg(feature = "cuda")]
     pub(crate) fn address(&self) -> usize {
         self.start().as_ptr().addr()
     }
 
-    /// What tells this buffer from all others that exist.
+    /// An identifier of this buffer, unique among all living buffers.
     pub(crate) fn id(&self) -> usize {
         Arc::as_ptr(&self.buffer).addr()
     }
 
-    /// The number of handles. Others may come and go meanwhile, but not if the caller has them all.
+    /// The number of handles. Other threads may change it at any time, unless the caller has all handles.
     pub(crate) fn handles(&self) -> usize {
         let count = Arc::strong_count(&self.buffer);
         // As in `is_sole`.
@@ -340,7 +340,7 @@ impl Storage {
     }
 
     /// The first byte, valid for reads and writes of [`bytes`](Self::bytes) bytes as long as this handle is borrowed;
-    /// `None` when another handle shares the buffer, or when the memory is foreign: then the writer makes a copy.
+    /// `None` if another handle shares the buffer or the memory is foreign: then the writer makes a copy.
     #[inline]
     pub(crate) fn get_mut(&mut self) -> Option<*mut u8> {
         if !self.is_unique() {
@@ -351,14 +351,14 @@ impl Storage {
         Some(self.start().as_ptr())
     }
 
-    /// Whether [`get_mut`](Self::get_mut) would answer. Only with `&mut` can one rely on it staying so.
+    /// Whether [`get_mut`](Self::get_mut) returns a pointer. The answer stays valid only with `&mut self`.
     #[inline]
     pub(crate) fn is_unique(&self) -> bool {
         !matches!(self.buffer.origin, Origin::Foreign { .. }) && self.pending().is_none() && is_sole(&self.buffer)
     }
 
-    /// Whether the memory is someone else's, who may write to it at any time, whatever was promised: what is read of it once may
-    /// be something else when it is read again.
+    /// Whether the memory is foreign. In spite of the safety contract it may change at any time: two reads may give different
+    /// values.
     #[inline]
     pub(crate) fn is_foreign(&self) -> bool {
         matches!(self.buffer.origin, Origin::Foreign { .. })
@@ -370,9 +370,9 @@ impl Storage {
     }
 }
 
-/// Whether this is the only handle. Cheaper than `Arc::get_mut`, which locks the count of `Weak`s: there are none
-/// (invariant 4). A count of 1 cannot rise behind the back of the sole handle's owner, and the fence pairs with the
-/// release in the `Arc`'s drop, so that all that other handles did with the bytes has happened before.
+/// Whether this is the only handle. Cheaper than `Arc::get_mut`, which locks the count of `Weak`s: there are none (invariant 4).
+/// Only the owner of the sole handle can raise a count of 1. The fence pairs with the release in the `Arc`'s drop, so that
+/// accesses through other handles have happened before.
 #[inline]
 fn is_sole(buffer: &Arc<Buffer>) -> bool {
     let sole = Arc::strong_count(buffer) == 1;
@@ -392,7 +392,7 @@ impl Drop for Storage {
     fn drop(&mut self) {
         // SAFETY: the field is not used again: this is its destructor.
         let buffer = unsafe { ManuallyDrop::take(&mut self.buffer) };
-        // Of two handles dropped at once neither may see itself as the last; then the `Arc` drops the buffer as usual.
+        // If two handles are dropped concurrently, neither may see itself as the last. Then the `Arc` drops the buffer as usual.
         match buffer.origin {
             Origin::Class(class) if is_sole(&buffer) => magazine::give(class.into(), buffer),
             _ => drop(buffer),

@@ -1,4 +1,4 @@
-//! The list of the library's unit tests, which the program `tests/internals` runs.
+//! The list of the library's unit tests, which `tests/internals` runs.
 #![forbid(unsafe_code)]
 
 use std::fmt::Debug;
@@ -19,7 +19,7 @@ pub fn all() -> impl Iterator<Item = &'static UnitTest> {
     inventory::iter::<UnitTest>.into_iter()
 }
 
-/// What a test function returns.
+/// The return type of a test function.
 pub trait Outcome {
     /// The error, as text.
     fn outcome(self) -> Result<(), String>;

@@ -1,10 +1,9 @@
-//! Slices side by side, in loops that are vectorised. The standard library's `zip` is a call wherever the compiler sees one
-//! unit of the crate at a time, as it does without link-time optimisation: its state then lies in memory, and the loop over it
-//! stays scalar.
+//! A `zip` of slices for loops that are vectorised. Without link-time optimisation the standard library's `zip` may be a function
+//! call: its state is then in memory, and the loop is not vectorised.
 
 use std::marker::PhantomData;
 
-/// The elements of two slices by pairs, as many as both have. Pairs may be paired again.
+/// The pairs of the elements of two slices, up to the shorter length. Can be nested.
 #[inline(always)]
 pub(crate) fn zip<A: IntoLane, B: IntoLane>(a: A, b: B) -> Zip<A::Lane, B::Lane> {
     let (a, b) = (a.into_lane(), b.into_lane());
@@ -12,21 +11,21 @@ pub(crate) fn zip<A: IntoLane, B: IntoLane>(a: A, b: B) -> Zip<A::Lane, B::Lane>
     Zip { a, b, next: 0, end }
 }
 
-/// Elements by their number.
+/// Elements by index.
 ///
 /// # Safety
-/// [`get`](Lane::get) works for all numbers below [`len`](Lane::len).
+/// [`get`](Lane::get) is valid for all indices below [`len`](Lane::len).
 pub(crate) unsafe trait Lane {
     type Item;
 
     fn len(&self) -> usize;
 
     /// # Safety
-    /// The number is below the length, and is asked for once.
+    /// The index is below the length, and is passed only once.
     unsafe fn get(&mut self, number: usize) -> Self::Item;
 }
 
-/// What there are elements of.
+/// Types that can be zipped.
 pub(crate) trait IntoLane {
     type Lane: Lane;
 
@@ -50,7 +49,7 @@ impl<A: Lane, B: Lane> Iterator for Zip<A, B> {
             return None;
         }
         self.next = number + 1;
-        // SAFETY: the number is below the length of both, and never comes again.
+        // SAFETY: the index is below the length of both, and is used only once.
         Some(unsafe { (self.a.get(number), self.b.get(number)) })
     }
 
@@ -63,7 +62,7 @@ impl<A: Lane, B: Lane> Iterator for Zip<A, B> {
     }
 }
 
-// SAFETY: both have elements up to the end, of which those before `next` have been given out.
+// SAFETY: both have elements up to the end; only those before `next` have been returned.
 unsafe impl<A: Lane, B: Lane> Lane for Zip<A, B> {
     type Item = (A::Item, B::Item);
 
@@ -105,7 +104,7 @@ unsafe impl<'a, T> Lane for &'a [T] {
     }
 }
 
-/// A slice whose elements are given out, each to one.
+/// A slice whose elements are returned as mutable references, each once.
 pub(crate) struct Mutable<'a, T> {
     first: *mut T,
     len: usize,
@@ -123,7 +122,7 @@ unsafe impl<'a, T> Lane for Mutable<'a, T> {
 
     #[inline(always)]
     unsafe fn get(&mut self, number: usize) -> &'a mut T {
-        // SAFETY: the caller's promise: no element is given out twice.
+        // SAFETY: the caller's promise: no element is returned twice.
         unsafe { &mut *self.first.add(number) }
     }
 }

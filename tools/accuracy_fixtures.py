@@ -32,7 +32,7 @@ mp.mp.dps = 40
 
 
 def libm(name):
-    """A function of the C library for `long double`, of arrays."""
+    """A `long double` function of the C library, applied to arrays."""
     function = getattr(ctypes.CDLL("libm.so.6"), name)
     function.restype, function.argtypes = ctypes.c_longdouble, [ctypes.c_longdouble]
     return function
@@ -68,7 +68,7 @@ def entr(x):
 
 
 def sinc(x):
-    """Of the fraction of a turn, which is exact."""
+    """Computed from the fraction of a turn, which is exact."""
     rest = x - np.rint(x)
     sign = np.where(np.fmod(np.abs(np.rint(x)), 2) == 1, -1, 1)
     return np.where(x == 0, 1, sign * np.sin(PI * rest) / (PI * x))
@@ -93,14 +93,14 @@ PLAIN = {
 
 
 def quantile(p):
-    """By a step of Newton's and Halley's method from SciPy's, which has almost all digits of f64."""
+    """SciPy's value, which is almost exact in f64, refined by a step of Newton's and Halley's method."""
     y = mp.mpf(float(sp.ndtri(float(p))))
     step = (normal_share(y) - p) / mp.npdf(y)
     return y - step / (1 + y * step / 2)
 
 
 def finite(function, limits):
-    """A function of SciPy's with its limits at minus and plus infinity, where SciPy has none or others."""
+    """A SciPy function with its limits at minus and plus infinity, where SciPy's are missing or wrong."""
     return lambda x: np.where(np.isinf(x), np.where(x > 0, limits[1], limits[0]), function(x))
 
 
@@ -108,7 +108,7 @@ def normal_share(x):
     return mp.erfc(-x / mp.sqrt(2)) / 2
 
 
-# Of these the reference of f32 is SciPy's and that of f64 mpmath's, within a range that mpmath has the patience for.
+# For these the reference of f32 is SciPy's and that of f64 mpmath's, within a range where mpmath is fast enough.
 SPECIAL = {
     "erf": (sp.erf, mp.erf, 10), "erfc": (sp.erfc, mp.erfc, 30),
     "erfcx": (sp.erfcx, lambda x: mp.exp(x * x) * mp.erfc(x), 1e4),
@@ -125,13 +125,13 @@ SPECIAL = {
     "bessel_y0": (finite(sp.y0, (np.nan, 0)), lambda x: mp.bessely(0, x), 1e4), "bessel_y1": (finite(sp.y1, (np.nan, 0)), lambda x: mp.bessely(1, x), 1e4),
     "airy_ai": (finite(lambda x: sp.airy(x)[0], (0, 0)), mp.airyai, 100), "tanhshrink": (None, lambda x: x - mp.tanh(x), 30),
 }  # fmt: skip
-# Whose domain ends there: no reference is asked for outside.
+# The ends of domains: no reference is computed outside.
 DOMAINS = {
     "erfinv": (-1, 1), "ndtri": (0, 1), "modified_bessel_k0": (0, 1e300), "modified_bessel_k1": (0, 1e300),
     "scaled_modified_bessel_k0": (0, 1e300), "scaled_modified_bessel_k1": (0, 1e300), "bessel_y0": (0, 1e300), "bessel_y1": (0, 1e300),
     "airy_ai": (-1e4, 300), "bessel_j0": (-1e5, 1e5), "bessel_j1": (-1e5, 1e5),
 }  # fmt: skip
-# Of larger arguments SciPy's own error is more than that of f32.
+# For larger arguments SciPy's error is larger than that of f32.
 DOMAINS["bessel_y0"] = DOMAINS["bessel_y1"] = (0, 1e5)
 
 
@@ -148,7 +148,7 @@ SEAMS = [0.0, 0.1, 0.01, 0.125, 0.375, 0.625, 0.7, 0.75, 0.9, 0.99, 1.4142135, 1
 
 
 def points(dtype, few, reach):
-    """The arguments: fewer where the reference is slow, and then none beyond `reach`."""
+    """The arguments: fewer if the reference is slow, and then none beyond `reach`."""
     bits, uint = (32, np.uint32) if dtype == np.float32 else (64, np.uint64)
     count = 4_000 if few else 20_000
     if dtype == np.float32:
@@ -177,7 +177,7 @@ def points(dtype, few, reach):
 
 
 def rounded(values, dtype):
-    """The nearest numbers of a dtype, and what is left in units of their last place. Of infinities and NaN nothing is left."""
+    """The nearest numbers of a dtype, and the rest in ulp. The rest of infinities and NaN is 0."""
     with np.errstate(all="ignore"):
         near = values.astype(dtype)
         size = np.spacing(np.minimum(np.abs(near), np.finfo(dtype).max)).astype(values.dtype)
@@ -186,7 +186,7 @@ def rounded(values, dtype):
 
 
 def reference(name, x):
-    """The true values, nearly: the nearest numbers of the dtype and the rest in ulp. None where nothing is known."""
+    """The reference values: the nearest numbers of the dtype and the rest in ulp. None if there is no reference."""
     dtype = x.dtype.type
     known = np.ones(x.shape, bool)
     low, high = DOMAINS.get(name, (-np.inf, np.inf))
@@ -221,7 +221,7 @@ def reference(name, x):
 
 
 def errors(got, near, rest):
-    """By how many units in the last place the numbers differ from the true ones; infinite where one is NaN or infinite alone."""
+    """The errors in ulp; infinite if only one of the two numbers is NaN or infinite."""
     with np.errstate(all="ignore"):
         size = np.spacing(np.minimum(np.abs(near), np.finfo(near.dtype).max)).astype(L)
         error = np.abs((got.astype(L) - near.astype(L)) / size - rest).astype(np.float64)

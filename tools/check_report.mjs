@@ -1,4 +1,4 @@
-// Opens a report in Chromium and uses it as a person would: in light, in dark, and on a phone.
+// Opens a report in Chromium and uses it like a user: in light mode, in dark mode, and on a phone.
 //
 //     node tools/check_report.mjs REPORT.html [FOLDER FOR SCREENSHOTS]
 //
@@ -31,7 +31,7 @@ const views = [
   { name: "phone", options: { colorScheme: "light", viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 } },
 ];
 
-// The contrast of a text with what is behind it, as the accessibility guidelines define it.
+// The contrast of a text with its background, as the accessibility guidelines define it.
 const contrast = (selector) => {
   const rgb = (text) => (text.match(/[\d.]+/g) ?? [0, 0, 0]).slice(0, 3).map(Number);
   const light = (color) => {

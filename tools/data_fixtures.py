@@ -22,7 +22,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tests" / "fixtures" /
 
 
 def pictures():
-    """Colors that run into each other, with noise: an image in RGB, one in gray, and a square one."""
+    """Colour gradients with noise: an image in RGB, one in grey, and a square one."""
     random = np.random.default_rng(0)
 
     def picture(height, width):
@@ -78,7 +78,7 @@ TEXTS = ["the quick brown fox jumps over the lazy dog", "to be, or not to be: th
 
 
 def tokens():
-    """A byte-level BPE of a few hundred tokens, and what it makes of some texts."""
+    """A byte-level BPE of a few hundred tokens, and the tokens of some texts."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

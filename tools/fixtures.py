@@ -95,7 +95,7 @@ def main():
     parser = argparse.ArgumentParser(description="Reference values from PyTorch for the tests.")
     parser.add_argument("--check", action="store_true", help="compare with the files there instead of writing them")
     check = parser.parse_args().check
-    # One thread, so that no sum depends on how work was split.
+    # One thread, so that sums do not depend on the splitting of work.
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     if not check:
@@ -105,7 +105,7 @@ def main():
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         made = [path.relative_to(scratch) for path in write_all(Path(scratch), verbose=False)]
-        # Other tools write these.
+        # Written by other tools.
         others = {"optim", "models", "io", "data", "train", "autocast.json"}
         there = [path.relative_to(FOLDER) for path in FOLDER.rglob("*.json") if path.relative_to(FOLDER).parts[0] not in others]
         read = lambda folder, path: (folder / path).read_text() if (folder / path).exists() else None

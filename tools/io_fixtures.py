@@ -24,7 +24,7 @@ KINDS = ["b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8",
 
 
 def numbers(kind, shape):
-    """Small whole and half numbers, which every dtype of the kind holds exactly."""
+    """Small integers and halves, which are exact in every dtype of the kind."""
     values = np.arange(int(np.prod(shape)), dtype=np.float64).reshape(shape)
     if kind[0] == "f":
         values = values / 2 - 1
@@ -62,7 +62,7 @@ def described(array):
 
 
 def tensor(x):
-    """As `described`, of a tensor of torch."""
+    """As `described`, for a torch tensor."""
     x = x.detach().resolve_conj()
     dtype = {torch.bfloat16: "bf16"}.get(x.dtype) or described(torch.zeros(1, dtype=x.dtype).numpy())["dtype"]
     wide = x.float() if x.dtype == torch.bfloat16 else x
@@ -126,12 +126,12 @@ def torch_files(expected):
     for at, state in optimizer.state_dict()["state"].items():
         flat |= {f"optimizer.state.{at}.{name}": x for name, x in state.items()}
     expected["training.pt"] = {name: tensor(x) for name, x in flat.items()}
-    # What is refused.
+    # Files that are refused.
     torch.save({"x": base}, FOLDER / "old.pt", _use_new_zipfile_serialization=False)
     torch.save(layer, FOLDER / "whole_model.pt")
     torch.save({"x": Stranger()}, FOLDER / "stranger.pt")
     torch.save({"x": torch.tensor([1 + 2j]).conj()}, FOLDER / "conjugate.pt")
-    # The numbers of a machine with the most significant byte first.
+    # Big-endian numbers.
     written = io.BytesIO()
     torch.save({"x": torch.tensor([1.5, -2.0]), "z": torch.tensor([1 + 2j])}, written)
     with zipfile.ZipFile(written) as old, zipfile.ZipFile(FOLDER / "big_endian.pt", "w", zipfile.ZIP_DEFLATED) as new:
@@ -144,7 +144,7 @@ def torch_files(expected):
 
 
 def random_blocks(kind, rows, blocks, rng):
-    """Blocks of a form with any bits, and scales that are ordinary numbers."""
+    """Blocks of a format with arbitrary bits, and finite scales."""
     halves = {"Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}[kind.name]
     size = gguf.GGML_QUANT_SIZES[kind][1]
     data = rng.integers(0, 256, (rows * blocks, size), dtype=np.uint8)

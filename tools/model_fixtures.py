@@ -53,7 +53,7 @@ def record(name, config, model, inputs, results, tolerance=None, training=False,
     found = results(model, inputs)
     weights = {k: draw.uniform(v.shape, decimals=2) for k, v in found.items()}
     sum((v * weights[k]).sum() for k, v in found.items()).backward()
-    # One of two tied names has the gradient.
+    # Only one of two tied names has the gradient.
     grads = {published(k): write(p.grad) for k, p in model.named_parameters() if p.grad is not None}
     case = {"config": config, "state": state, "inputs": {k: encode_input(v) for k, v in inputs.items()}}
     case["results"] = {k: encode(v) for k, v in found.items()}
@@ -97,7 +97,7 @@ def bert():
 
     def results(model, x):
         out = model(x["tokens"], attention_mask=x["mask"], token_type_ids=x["types"])
-        # What padding gives is nobody's concern.
+        # The outputs of padding are not compared.
         return {"hidden": out.last_hidden_state * x["mask"].unsqueeze(-1), "pooled": out.pooler_output}
 
     record("bert", config, BertModel(BertConfig(**config)), inputs, results)

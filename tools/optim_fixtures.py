@@ -114,7 +114,7 @@ def optimizer_case(kind, options, groups=False):
     case = {"kind": kind, "options": {"lr": 0.05} | options, "group": own, "initial": {n: values(p) for n, p in params.items()}, "shapes": shapes, "steps": []}
     for step in range(STEPS):
         grads = {name: tensor(shape) for name, shape in shapes.items()}
-        # Now and then gradients of zero, in whole or in part, and none at all.
+        # Sometimes zero gradients, completely or in part, and sometimes none.
         if step == 2:
             grads["a.weight"].zero_()
         if step in (1, 4):
@@ -235,7 +235,7 @@ def averaged_cases():
 
 
 def scaler_case():
-    """The scale over steps, some of which have an infinity."""
+    """The scale over steps, some of which have infinite gradients."""
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=3)
     x = torch.ones(1, requires_grad=True)
     optimizer = torch.optim.SGD([x], lr=0.1)

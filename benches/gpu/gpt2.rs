@@ -3,7 +3,10 @@
 use super::{GPU, milliseconds, report};
 use cotangent::nn::{Embedding, Forward, LayerNorm, Linear, Module, init};
 use cotangent::optim::{AdamW, Optimizer};
-use cotangent::{AttentionOptions, DType, Gelu, Generator, Result, Tensor, memory};
+use cotangent::{
+    DType, Generator, Result, Tensor, memory,
+    options::{AttentionOptions, Gelu},
+};
 
 const VOCABULARY: usize = 50304;
 const WIDTH: usize = 768;

@@ -13,8 +13,9 @@ use cotangent::autograd::no_grad;
 use cotangent::nn::{Forward, LayerNorm, Linear, Module};
 use cotangent::optim::{Optimizer, Sgd};
 use cotangent::{
-    AttentionOptions, CudaGraph, DType, Device, Generator, MatmulPrecision, Result, Tensor, memory,
-    with_matmul_precision,
+    CudaGraph, DType, Device, Generator, Result, Tensor, memory,
+    options::AttentionOptions,
+    settings::{MatmulPrecision, with_matmul_precision},
 };
 use std::process::ExitCode;
 use std::time::Instant;

@@ -5,7 +5,9 @@ use cotangent::models::{ResNet, ResNetConfig};
 use cotangent::nn::{BatchNorm2d, Forward, LSTM, Module};
 use cotangent::optim::{Optimizer, Sgd};
 use cotangent::{
-    ConvOptions, DType, Generator, MatmulPrecision, MaxPoolOptions, Result, Tensor, memory, with_matmul_precision,
+    DType, Generator, Result, Tensor, memory,
+    options::{ConvOptions, MaxPoolOptions},
+    settings::{MatmulPrecision, with_matmul_precision},
 };
 
 fn train(name: &str, mut model: ResNet, dtype: DType, [batch, size]: [usize; 2]) -> Result<()> {

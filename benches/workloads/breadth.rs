@@ -1,7 +1,7 @@
 //! Operations beside those that training is made of, one row each, on any device: `workloads` and `gpu` run them, and
 //! `benches/peers/breadth.py` has the same rows in PyTorch.
 
-use cotangent::{Device, Generator, Result, Tensor, with_deterministic_algorithms};
+use cotangent::{Device, Generator, Result, Tensor, fft, linalg, settings::with_deterministic_algorithms};
 use std::hint::black_box;
 
 /// One operation: its name, the work that cannot be avoided, and a function that makes its inputs and the step to be timed.
@@ -59,27 +59,27 @@ pub const ROWS: &[Row] = &[
         of(both, |both| Tensor::einsum("bqhd,bkhd->bhqk", both))
     }),
     row("solve_16x256", Flops(2.0 / 3.0 * CUBES_256 + 16.0 * 2.0 * 256.0 * 256.0 * 32.0), |on| {
-        of([regular(on, 16, 256)?, normal(on, &[16, 256, 32])?], |[a, b]| a.linalg_solve(b))
+        of([regular(on, 16, 256)?, normal(on, &[16, 256, 32])?], |[a, b]| linalg::solve(a, b))
     }),
     row("solve_1x1024", Flops(2.0 / 3.0 * CUBES_1024 + 2.0 * 1024.0 * 1024.0 * 32.0), |on| {
-        of([regular(on, 1, 1024)?, normal(on, &[1, 1024, 32])?], |[a, b]| a.linalg_solve(b))
+        of([regular(on, 1, 1024)?, normal(on, &[1, 1024, 32])?], |[a, b]| linalg::solve(a, b))
     }),
     row("solve_1000x16", Flops(2.0 / 3.0 * CUBES_16 + 1000.0 * 2.0 * 16.0 * 16.0 * 32.0), |on| {
-        of([regular(on, 1000, 16)?, normal(on, &[1000, 16, 32])?], |[a, b]| a.linalg_solve(b))
+        of([regular(on, 1000, 16)?, normal(on, &[1000, 16, 32])?], |[a, b]| linalg::solve(a, b))
     }),
-    row("cholesky_16x256", Flops(CUBES_256 / 3.0), |on| of(positive(on, 16, 256)?, |x| x.linalg_cholesky())),
-    row("cholesky_1x1024", Flops(CUBES_1024 / 3.0), |on| of(positive(on, 1, 1024)?, |x| x.linalg_cholesky())),
-    row("cholesky_1000x16", Flops(CUBES_16 / 3.0), |on| of(positive(on, 1000, 16)?, |x| x.linalg_cholesky())),
-    row("svd_16x256", Flops(20.0 / 3.0 * CUBES_256), |on| of(normal(on, &[16, 256, 256])?, |x| x.linalg_svd())),
-    row("svd_1x1024", Flops(20.0 / 3.0 * CUBES_1024), |on| of(normal(on, &[1, 1024, 1024])?, |x| x.linalg_svd())),
-    row("svd_1000x16", Flops(20.0 / 3.0 * CUBES_16), |on| of(normal(on, &[1000, 16, 16])?, |x| x.linalg_svd())),
-    row("eigh_16x256", Flops(10.0 / 3.0 * CUBES_256), |on| of(symmetric(on, 16, 256)?, |x| x.linalg_eigh())),
-    row("eigh_1x1024", Flops(10.0 / 3.0 * CUBES_1024), |on| of(symmetric(on, 1, 1024)?, |x| x.linalg_eigh())),
-    row("eigh_1000x16", Flops(10.0 / 3.0 * CUBES_16), |on| of(symmetric(on, 1000, 16)?, |x| x.linalg_eigh())),
-    row("fft_1M", Flops(5.0 * MF * 20.0), |on| of(complex(on, &[M])?, |x| x.fft())),
-    row("fft_1024x1024", Flops(5.0 * MF * 10.0), |on| of(complex(on, &[1024, 1024])?, |x| x.fft())),
-    row("fft2_1024x1024", Flops(5.0 * MF * 20.0), |on| of(complex(on, &[1024, 1024])?, |x| x.fft2())),
-    row("rfft_1M", Flops(2.5 * MF * 20.0), |on| of(normal(on, &[M])?, |x| x.rfft())),
+    row("cholesky_16x256", Flops(CUBES_256 / 3.0), |on| of(positive(on, 16, 256)?, |x| linalg::cholesky(x))),
+    row("cholesky_1x1024", Flops(CUBES_1024 / 3.0), |on| of(positive(on, 1, 1024)?, |x| linalg::cholesky(x))),
+    row("cholesky_1000x16", Flops(CUBES_16 / 3.0), |on| of(positive(on, 1000, 16)?, |x| linalg::cholesky(x))),
+    row("svd_16x256", Flops(20.0 / 3.0 * CUBES_256), |on| of(normal(on, &[16, 256, 256])?, |x| linalg::svd(x))),
+    row("svd_1x1024", Flops(20.0 / 3.0 * CUBES_1024), |on| of(normal(on, &[1, 1024, 1024])?, |x| linalg::svd(x))),
+    row("svd_1000x16", Flops(20.0 / 3.0 * CUBES_16), |on| of(normal(on, &[1000, 16, 16])?, |x| linalg::svd(x))),
+    row("eigh_16x256", Flops(10.0 / 3.0 * CUBES_256), |on| of(symmetric(on, 16, 256)?, |x| linalg::eigh(x))),
+    row("eigh_1x1024", Flops(10.0 / 3.0 * CUBES_1024), |on| of(symmetric(on, 1, 1024)?, |x| linalg::eigh(x))),
+    row("eigh_1000x16", Flops(10.0 / 3.0 * CUBES_16), |on| of(symmetric(on, 1000, 16)?, |x| linalg::eigh(x))),
+    row("fft_1M", Flops(5.0 * MF * 20.0), |on| of(complex(on, &[M])?, |x| fft::fft(x))),
+    row("fft_1024x1024", Flops(5.0 * MF * 10.0), |on| of(complex(on, &[1024, 1024])?, |x| fft::fft(x))),
+    row("fft2_1024x1024", Flops(5.0 * MF * 20.0), |on| of(complex(on, &[1024, 1024])?, |x| fft::fft2(x))),
+    row("rfft_1M", Flops(2.5 * MF * 20.0), |on| of(normal(on, &[M])?, |x| fft::rfft(x))),
     row("median_1M", Bytes(4.0 * MF), |on| of(normal(on, &[M])?, |x| x.median(..))),
     row("quantile_1M", Bytes(4.0 * MF), |on| of(normal(on, &[M])?, |x| x.quantile(0.3, ..))),
     row("nonzero_16M", Bytes(80.0 * MF), |on| of(normal(on, &[16 * M])?.gt(0)?, |mask| mask.nonzero())),

@@ -1,7 +1,7 @@
 //! The GPT of `gpt_tiny`: pre-norm blocks, learned positions, no biases in the linear layers, the head not tied.
 
 use cotangent::nn::{Embedding, Forward, LayerNorm, Linear, LinearOptions, Module};
-use cotangent::{AttentionOptions, Result, Tensor};
+use cotangent::{Result, Tensor, options::AttentionOptions};
 
 pub const VOCABULARY: usize = 65;
 pub const TIME: usize = 256;

@@ -3,7 +3,10 @@
 
 use crate::breadth::{Row, Step, Work};
 use cotangent::nn::{BatchNorm2d, Forward, GroupNorm, LSTM, Module};
-use cotangent::{ConvOptions, ConvTransposeOptions, Device, Generator, MaxPoolOptions, Result, Tensor};
+use cotangent::{
+    Device, Generator, Result, Tensor,
+    options::{ConvOptions, ConvTransposeOptions, MaxPoolOptions},
+};
 
 /// Multiplications and additions of a convolution both ways: of batch, channels, output and kernel.
 const fn flops(batch: usize, c_in: usize, c_out: usize, output: usize, kernel: usize) -> Work {

@@ -2,7 +2,10 @@
 
 use crate::timing::Timer;
 use cotangent::autograd::no_grad;
-use cotangent::{AttentionOptions, LayerNormOptions, Result, Tensor};
+use cotangent::{
+    Result, Tensor,
+    options::{AttentionOptions, LayerNormOptions},
+};
 
 /// The bytes of `arrays` arrays of `elements` numbers: what a perfect program would move between memory and processor.
 fn bytes(arrays: usize, elements: usize) -> f64 {
@@ -125,7 +128,7 @@ pub fn limits(timer: &Timer) -> Result<()> {
     let elements = 1_usize << 28;
     let source = vec![1_f32; elements];
     let mut target = vec![2_f32; elements];
-    let share = elements.div_ceil(cotangent::num_threads());
+    let share = elements.div_ceil(cotangent::settings::num_threads());
     let step = || -> Result<()> {
         std::thread::scope(|scope| {
             for (to, from) in target.chunks_mut(share).zip(source.chunks(share)) {

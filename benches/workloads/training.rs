@@ -5,7 +5,10 @@ use crate::timing::{Timer, memory_mib};
 use cotangent::models::{ResNet, ResNetConfig};
 use cotangent::nn::{Forward, Linear, Module, Parameter, ReLU, Sequential};
 use cotangent::optim::{Adam, AdamW, Optimizer, Sgd};
-use cotangent::{MatmulPrecision, Result, Tensor, with_matmul_precision};
+use cotangent::{
+    Result, Tensor,
+    settings::{MatmulPrecision, with_matmul_precision},
+};
 
 /// One step: `loss` of the model, its gradients, the optimiser.
 fn step<M: Module>(

@@ -1,7 +1,7 @@
 //! A small GPT over characters: rotary positions, attention without biases, the embedding tied to the output.
 
 use cotangent::nn::{Embedding, Forward, LayerNorm, Linear, LinearOptions, Module};
-use cotangent::{AttentionOptions, Result, Tensor};
+use cotangent::{Result, Tensor, options::AttentionOptions};
 
 /// The size of a model.
 #[derive(Clone, Copy, Debug)]

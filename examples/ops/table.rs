@@ -18,7 +18,7 @@ pub fn markdown() -> String {
 
 /// The name, with a link to the method, and other names.
 fn name(op: &Op) -> String {
-    let mut text = format!("[`{}`](crate::Tensor::{})", op.name, op.method);
+    let mut text = format!("[`{}`](crate::{})", op.name, op.path);
     if !op.aliases.is_empty() {
         text += &format!(" ({})", op.aliases.join(", "));
     }

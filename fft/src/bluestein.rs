@@ -1,5 +1,4 @@
-//! Bluestein's algorithm: a transform of any length as a convolution, which is made of transforms of a longer length that has
-//! kernels.
+//! Bluestein's algorithm: a transform of any length as a convolution, by transforms of a longer length that has kernels.
 //!
 //! With the chirp `c[k] = exp(-πi k² / n)`, and since `2 j k = j² + k² - (k - j)²`, the transform of `x` at `k` is `c[k]` times
 //! the sum of `x[j] c[j]` times `c*[k - j]`.
@@ -19,12 +18,12 @@ pub(crate) struct Chirp<T> {
 }
 
 impl<T: Kernel> Chirp<T> {
-    /// Of `n` numbers, which are not none, and the transform that it takes.
+    /// The chirp of `n` numbers, which must not be 0, and the transform that it needs.
     pub fn new(n: usize, few: bool, kernels: &'static Kernels<T>) -> (Smooth<T>, Chirp<T>) {
-        // A power of two is always there.
+        // There always is a power of two.
         let padded = cheapest(2 * n - 1, few, kernels.lanes);
         let smooth = Smooth::new(padded, few, kernels).unwrap_or(Smooth::One);
-        // Squares modulo 2 n, one after the other, so that none is ever too large.
+        // Squares modulo 2 n, incrementally, so that nothing overflows.
         let mut square = 0;
         let chirp: Vec<_> = (0..n)
             .map(|k| {
@@ -34,7 +33,7 @@ impl<T: Kernel> Chirp<T> {
             })
             .collect();
         let factors = table(n, kernels.lanes, |k| chirp.get(k).copied().unwrap_or_default());
-        // In f64, so that its errors are none for f32.
+        // In f64, so that its errors are negligible for f32.
         let plan = Plan::<f64>::complex(padded, true);
         let mut given = vec![0.0; 2 * padded];
         for (k, &(re, im)) in chirp.iter().enumerate() {

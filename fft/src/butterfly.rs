@@ -1,8 +1,8 @@
-//! Complex numbers in registers, one per lane, and the shortest transforms of them.
+//! Complex numbers in registers, one per lane, and their shortest transforms.
 
 use crate::lanes::Lanes;
 
-/// The real parts and the imaginary ones.
+/// Real and imaginary parts.
 #[derive(Clone, Copy)]
 pub(crate) struct Number<V>(pub V, pub V);
 
@@ -94,9 +94,9 @@ impl<V: Lanes> Number<V> {
     }
 }
 
-/// Constants of a kind of number.
+/// The arithmetic of constants.
 pub trait Constant: Copy + 'static {
-    /// The nearest number.
+    /// The nearest number of this type.
     fn of(x: f64) -> Self;
     /// The sum.
     fn plus(self, other: Self) -> Self;
@@ -138,7 +138,7 @@ unsafe fn four<V: Lanes>(x: [Number<V>; 4]) -> [Number<V>; 4] {
     }
 }
 
-/// The transform of 8 numbers: of the even and of the odd ones, put together.
+/// The transform of 8 numbers, from those of the even and of the odd ones.
 ///
 /// # Safety
 /// As above.
@@ -233,7 +233,7 @@ unsafe fn seven<V: Lanes<Part: Constant>>(x: [Number<V>; 7]) -> [Number<V>; 7] {
     }
 }
 
-/// The transform of 16 numbers: of four times four, turned, and of the others four times four.
+/// The transform of 16 numbers: four transforms of 4, twiddles, and four transforms of 4.
 ///
 /// # Safety
 /// As above.
@@ -258,7 +258,7 @@ unsafe fn sixteen<V: Lanes<Part: Constant>>(x: [Number<V>; 16]) -> [Number<V>; 1
         let d2 = Number(d[2].0.sub(d[2].1).mul(minus), d[2].0.add(d[2].1).mul(minus));
         let y0 = four([a[0], b[0], c[0], d[0]]);
         let y1 = four([a[1], b[1].mul(w(C, -S)), c1, d[1].mul(w(S, -C))]);
-        // The third is turned by -i: its sum and difference with the first are.
+        // The third is multiplied by -i, by way of its sum and difference with the first.
         let (e, f) = a[2].turn(c[2]);
         let (g, h) = (b2.add(d2), b2.sub(d2));
         let (y21, y23) = f.turn(h);
@@ -272,7 +272,7 @@ unsafe fn sixteen<V: Lanes<Part: Constant>>(x: [Number<V>; 16]) -> [Number<V>; 1
 /// As above. `R` is one of [`RADICES`](crate::kernels::RADICES).
 #[inline(always)]
 pub(crate) unsafe fn butterfly<V: Lanes<Part: Constant>, const R: usize>(x: &mut [Number<V>; R]) {
-    // SAFETY: the caller's promise. What does not match the length is left out by the compiler.
+    // SAFETY: the caller's promise. The compiler removes the arms of other lengths.
     unsafe {
         if let Ok(x) = <&mut [Number<V>; 2]>::try_from(&mut x[..]) {
             (x[0], x[1]) = (x[0].add(x[1]), x[0].sub(x[1]));

@@ -4,7 +4,7 @@ use crate::kernels::{Kernel, Kernels};
 use crate::panel::{AHEAD, Panel, Source, Target};
 use crate::plan::{aligned, with_alignment};
 
-/// The longest columns that are transformed in panels: these fit into a second cache.
+/// The longest columns that are transformed in panels, which fit into the L2 cache.
 const LONGEST_COLUMN: usize = 8192;
 
 /// The transform of complex numbers along the columns of a matrix. Pointers and lengths of memory are as in [`Plan`](crate::Plan).
@@ -14,7 +14,7 @@ pub struct Columns<T: 'static> {
 }
 
 impl<T: Kernel> Columns<T> {
-    /// None if `n` is 1, has a prime factor beyond 7 or is too long for a cache.
+    /// `None` if `n` is 1, has a prime factor beyond 7 or is too long for the cache.
     pub fn new(n: usize) -> Option<Columns<T>> {
         Columns::with(n, T::kernels())
     }
@@ -24,7 +24,7 @@ impl<T: Kernel> Columns<T> {
         Some(Columns { kernels, panel })
     }
 
-    /// How many columns are transformed together.
+    /// The number of columns that are transformed together.
     pub fn group(&self) -> usize {
         self.kernels.lanes
     }
@@ -38,12 +38,12 @@ impl<T: Kernel> Columns<T> {
     /// numbers. `from` and `to` may be the same place.
     ///
     /// # Safety
-    /// There are such columns from `from` and `to` on, which are the same or do not overlap, and `room` has
+    /// `from` and `to` have `count` such columns, which are the same or do not overlap, and `room` has
     /// [`room`](Self::room) parts.
     pub unsafe fn run(&self, from: *const T, to: *mut T, width: usize, count: usize, inverse: bool, room: *mut T) {
         let lanes = count.min(self.kernels.lanes);
-        // SAFETY: the caller's promise. All numbers are in a panel before the first is written, since there is one pass that
-        // does not write the result, or a copy.
+        // SAFETY: the caller's promise. All numbers are in a panel before the first one is written, as at least one pass or copy
+        // does not write the result.
         unsafe {
             let (from, to) = (Source::Columns(from, 2 * width, lanes), Target::Columns(to, 2 * width, lanes));
             self.panel.run(self.kernels, from, to, inverse, AHEAD * 2 * width, aligned(room));

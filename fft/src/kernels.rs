@@ -1,4 +1,4 @@
-//! What each instruction set has: the kernels, compiled for its registers.
+//! The kernels, compiled for the registers of each instruction set.
 
 use crate::butterfly::Constant;
 use crate::lanes::Lanes;
@@ -11,12 +11,12 @@ use crate::{moves, pass, pointwise, weave};
 /// The radices of passes, in the order of [`Kernels::passes`].
 pub(crate) const RADICES: [usize; 7] = [2, 3, 4, 5, 7, 8, 16];
 
-/// What an instruction set has for a kind of number.
+/// The kernels of an instruction set for a type of number.
 pub struct Kernels<T: 'static> {
     pub lanes: usize,
     /// By radix and kind.
     pub passes: [[unsafe fn(&Pass<T>); 3]; 7],
-    /// Of one row and of two, forward and inverse.
+    /// For one row and for two, forward and inverse.
     pub weave: [[unsafe fn(&Weave<T>); 2]; 2],
     pub columns_in: unsafe fn(&Move<T>),
     pub columns_out: unsafe fn(&Move<T>),
@@ -38,7 +38,7 @@ macro_rules! kernels {
             const HALF: usize = LANES.div_ceil(2);
 
             /// # Safety
-            /// As the function of this name of the module [`pass`], here and below of theirs.
+            /// As the function of this name in the module [`pass`], or in the modules named below.
             $(#[$feature])?
             unsafe fn one_pass<const R: usize, const KIND: usize>(of: &Pass<$t>) {
                 // SAFETY: the caller's promise, here and below.
@@ -46,7 +46,7 @@ macro_rules! kernels {
             }
 
             const fn passes<const R: usize>() -> [unsafe fn(&Pass<$t>); 3] {
-                // A panel of one lane is complex numbers as they lie in memory.
+                // A panel of one lane has the layout of complex numbers in memory.
                 let middle = if LANES == 1 { one_pass::<R, FIRST> } else { one_pass::<R, MIDDLE> };
                 [one_pass::<R, FIRST>, middle, one_pass::<R, LAST>]
             }
@@ -111,15 +111,15 @@ mod x86 {
     pub(super) static SINGLE: [&Kernels<f32>; 2] = [&avx512_f32::KERNELS, &avx2_f32::KERNELS];
     pub(super) static DOUBLE: [&Kernels<f64>; 2] = [&avx512_f64::KERNELS, &avx2_f64::KERNELS];
 
-    /// Which of them the CPU has.
+    /// Which of the instruction sets the CPU has.
     pub(super) fn usable() -> [bool; 2] {
         use std::arch::is_x86_feature_detected as has;
         [has!("avx512f"), has!("avx2") && has!("fma")]
     }
 }
 
-// Arrays of several lanes take longer to compile than all others. So an x86-64 CPU without AVX2, which is old, computes
-// with one number at a time.
+// Arrays of several lanes take longer to compile than all others. So an old x86-64 CPU without AVX2 computes one number
+// at a time.
 #[cfg(any(test, target_arch = "x86_64"))]
 kernels!(scalar_f32, f32, [f32; 1],);
 #[cfg(any(test, target_arch = "x86_64"))]
@@ -129,15 +129,15 @@ kernels!(array_f32, f32, [f32; 4],);
 #[cfg(any(test, not(target_arch = "x86_64")))]
 kernels!(array_f64, f64, [f64; 2],);
 
-/// The kernels for a kind of number.
+/// The kernels for a type of number.
 pub trait Kernel: Constant {
-    /// The best that this CPU can run.
+    /// The best kernels that this CPU can run.
     fn kernels() -> &'static Kernels<Self>;
 
-    /// The best whose number of lanes will do, or else the best.
+    /// The best kernels whose number of lanes `lanes_do` accepts, or the best of all if there are none.
     fn kernels_where(lanes_do: impl Fn(usize) -> bool) -> &'static Kernels<Self>;
 
-    /// All that it can run.
+    /// All kernels that this CPU can run.
     #[cfg(test)]
     fn all_kernels() -> Vec<&'static Kernels<Self>>;
 }

@@ -1,9 +1,9 @@
-//! The few vector operations that the passes are made of, for each instruction set.
+//! The vector operations of the passes, for each instruction set.
 //!
-//! All functions are compiled into callers that have the instruction set, which is why they are `inline(always)` and
-//! carry no `target_feature` of their own.
+//! All functions are inlined into callers that have the instruction set, so they are `inline(always)` without a
+//! `target_feature`.
 
-/// What memory is asked for: to be read from the second cache or, sooner, from the first one, or to be written to.
+/// The purpose of a prefetch: reading from the L2 cache, reading soon from the L1 cache, or writing.
 #[cfg(target_arch = "x86_64")]
 mod uses {
     use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _MM_HINT_T1};
@@ -27,14 +27,14 @@ pub(crate) use uses::*;
 pub(crate) trait Lanes: Copy {
     type Part: Copy;
     const LANES: usize;
-    /// As many registers as one has lanes.
+    /// As many registers as a register has lanes.
     type Tile: Copy + AsMut<[Self]>;
     unsafe fn splat(x: Self::Part) -> Self;
     unsafe fn load(from: *const Self::Part) -> Self;
     unsafe fn store(self, to: *mut Self::Part);
-    /// The first `count` numbers, at most all, and zeros. Others need not be there.
+    /// The first `count` numbers, at most `LANES`, and zeros. Only these are read.
     unsafe fn load_first(from: *const Self::Part, count: usize) -> Self;
-    /// Writes no others than the first `count`.
+    /// Writes only the first `count` numbers.
     unsafe fn store_first(self, to: *mut Self::Part, count: usize);
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
@@ -45,13 +45,13 @@ pub(crate) trait Lanes: Copy {
     unsafe fn mul_sub(self, factor: Self, sum: Self) -> Self;
     /// `sum - self * factor`.
     unsafe fn neg_mul_add(self, factor: Self, sum: Self) -> Self;
-    /// The numbers at even and at odd places of two registers that lie one after the other.
+    /// The numbers at even and at odd positions of two consecutive registers.
     unsafe fn split(self, next: Self) -> (Self, Self);
-    /// The opposite: numbers of both in turn, in two registers.
+    /// The opposite of [`split`](Self::split): interleaves the numbers of two registers.
     unsafe fn join(self, other: Self) -> (Self, Self);
-    /// The last number first.
+    /// The numbers in reverse order.
     unsafe fn reversed(self) -> Self;
-    /// Asks for the memory of two registers, which may be anywhere, for a use that is one of [`READ`], [`READ_SOON`] and [`WRITE`].
+    /// Prefetches the memory of two registers, at any address, for [`READ`], [`READ_SOON`] or [`WRITE`].
     #[inline(always)]
     fn prefetch<const USE: i32>(at: *const Self::Part) {
         #[cfg(target_arch = "x86_64")]
@@ -65,11 +65,11 @@ pub(crate) trait Lanes: Copy {
     }
     /// Zeros.
     unsafe fn tile() -> Self::Tile;
-    /// Number `i` of register `k` becomes number `k` of register `i`.
+    /// Transposes: number `i` of register `k` becomes number `k` of register `i`.
     unsafe fn transpose(tile: &mut Self::Tile);
 }
 
-/// What all implementations have in common.
+/// The common part of all implementations.
 macro_rules! common {
     ($v:ty, $t:ty, $lanes:literal) => {
         type Part = $t;
@@ -205,7 +205,7 @@ mod x86 {
     }
 
     /// # Safety
-    /// As above, and the numbers of the mask are there.
+    /// As above, and the numbers of the mask are readable.
     #[inline(always)]
     unsafe fn maskload256(mask: __m256i, from: *const f32) -> __m256 {
         // SAFETY: the caller's promise.
@@ -460,7 +460,7 @@ mod x86 {
         _mm256_fmadd_pd _mm256_fmsub_pd _mm256_fnmadd_pd, split256d join256d reversed256d transpose256d);
 }
 
-/// `[f(0), f(1), ..]` as part of the loop that it stands in.
+/// `[f(0), f(1), ..]`, inlined.
 #[inline(always)]
 fn each<T: Copy + Default, const N: usize>(mut f: impl FnMut(usize) -> T) -> [T; N] {
     let mut all = [T::default(); N];
@@ -472,7 +472,7 @@ fn each<T: Copy + Default, const N: usize>(mut f: impl FnMut(usize) -> T) -> [T;
     all
 }
 
-/// Arrays, which the compiler makes registers of, for other kinds of CPU; of one number for old ones.
+/// Arrays, which the compiler vectorizes, for other architectures; of one number for old CPUs.
 macro_rules! plain {
     ($t:ty, $lanes:literal) => {
         impl Lanes for [$t; $lanes] {
@@ -493,7 +493,7 @@ macro_rules! plain {
             }
             #[inline(always)]
             unsafe fn load_first(from: *const $t, count: usize) -> Self {
-                // SAFETY: as in `load`, for so many numbers.
+                // SAFETY: as in `load`, for `count` numbers.
                 each(|i| if i < count { unsafe { from.add(i).read() } } else { 0.0 })
             }
             #[inline(always)]

@@ -1,10 +1,29 @@
 //! Fourier transforms for the crate `cotangent`, of `f32` and `f64`.
 //!
-//! The kernels are compiled for each instruction set, which takes long. Here that is done once, and not each time that the crate
-//! that uses them changes.
+//! The kernels are compiled for each instruction set, which takes long. In a separate crate they are not recompiled when
+//! `cotangent` changes.
 //!
-//! They work on registers through pointers, since their lanes are neighbours in memory that belong to different transforms;
-//! that is what `unsafe` is for here.
+//! # Algorithms
+//! Lengths without prime factors beyond 7 have kernels. These work on a *panel*, which holds one transform per lane of a
+//! register (`pass.rs`), in passes of radix 2 to 16. There are several ways to fill a panel:
+//!
+//! - Neighbouring columns of a matrix already are neighbouring lanes (`columns.rs`). So a dimension that is not the last needs
+//!   no transposed copy, and several dimensions are transformed in place, one after another.
+//! - Many short rows are transposed into a panel, one per lane.
+//! - One or two rows of up to a few thousand numbers are matrices that fill a panel (`woven.rs`). If the widest registers
+//!   cannot be filled in this way, the kernels of narrower ones are used if they can.
+//! - All other rows are transformed in two halves, each of many short transforms (`split.rs`), with more passes over memory.
+//!
+//! Other lengths use Bluestein's algorithm (`bluestein.rs`), with the longer length whose transforms are fastest. An even number
+//! of real numbers is transformed as half as many complex ones, with one more step; an odd number is transformed as complex
+//! numbers. An inverse transform is a transform whose last pass writes element `e` to the position of `-e`.
+//!
+//! A [`Plan`] is a list of stages. The blocks of a stage are independent. The caller splits the rows among its threads, or the
+//! blocks of each stage if a few long rows are not enough for all threads. The arithmetic is the same in both cases.
+//!
+//! # Unsafe code
+//! `unsafe` is needed for SIMD instructions and pointers: the lanes of a register are neighbours in memory that belong to
+//! different transforms.
 
 mod bluestein;
 mod butterfly;
@@ -27,19 +46,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use columns::Columns;
 pub use plan::Plan;
 
-/// What the parts of complex numbers can be.
+/// The types of the parts of complex numbers.
 pub trait Part: kernels::Kernel {
-    /// The transform of rows of `n` complex numbers. There are so many rows, if that matters.
+    /// The transform of rows of `n` complex numbers. `rows` is the number of rows, which may affect the plan.
     fn complex(n: usize, rows: usize) -> Arc<Plan<Self>>;
 
-    /// The same of real numbers.
+    /// The transform of rows of `n` real numbers.
     fn real(n: usize, rows: usize) -> Arc<Plan<Self>>;
 
-    /// The transform of columns of `n` complex numbers, if there are kernels for that.
+    /// The transform of columns of `n` complex numbers, if there are kernels for this length.
     fn columns(n: usize) -> Option<Arc<Columns<Self>>>;
 }
 
-/// Plans of lengths, for few rows or many, up to a number: some have tables as long as what they transform.
+/// A cache of plans by length, for few or many rows. Its size is bounded, as some plans have tables as long as their rows.
 struct Kept<P>(Mutex<Option<HashMap<(usize, bool), P>>>);
 
 impl<P: Clone> Kept<P> {
@@ -77,7 +96,7 @@ macro_rules! parts {
 }
 parts!(f32 f64);
 
-/// Whether so many rows would leave most lanes of a register empty.
+/// Whether `rows` rows would leave most lanes of a register empty.
 fn few<T: kernels::Kernel>(rows: usize) -> bool {
     4 * rows < T::kernels().lanes
 }

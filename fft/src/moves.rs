@@ -1,31 +1,31 @@
-//! The ways into and out of panels, and from one panel to others.
+//! Copies into and out of panels, and between panels.
 
 use crate::butterfly::{Constant, Number};
 use crate::lanes::Lanes;
 use crate::pass::opposite;
 
-/// Columns between memory and a panel, or rows.
+/// A copy of columns or rows between memory and a panel.
 pub struct Move<T> {
-    /// The numbers in memory: what is read, or else written.
+    /// The numbers in memory, which are read or written.
     pub memory: *mut T,
-    /// Numbers from one element to the next, of columns; from one row to the next, of rows.
+    /// The stride, in numbers: between elements of columns, or between rows.
     pub step: usize,
-    /// Columns or rows, at most as many as lanes.
+    /// The number of columns or rows, at most one per lane.
     pub lanes: usize,
     pub panel: *mut T,
-    /// Elements of a transform.
+    /// The number of elements of a transform.
     pub n: usize,
-    /// As in [`Pass`], when a panel is read.
+    /// As in [`Pass`], if a panel is read.
     pub reverse: bool,
 }
 
-/// Room for the numbers of an element.
+/// The most numbers of an element.
 pub(crate) const MOST: usize = 32;
 
 /// The first `count` numbers of an element, and zeros.
 ///
 /// # Safety
-/// There are so many numbers, at most two registers of them.
+/// There are `count` numbers, at most two registers of them.
 #[inline(always)]
 pub(crate) unsafe fn load_some<V: Lanes>(from: *const V::Part, count: usize) -> Number<V> {
     let first = count.min(V::LANES);
@@ -38,7 +38,7 @@ pub(crate) unsafe fn load_some<V: Lanes>(from: *const V::Part, count: usize) -> 
 }
 
 /// # Safety
-/// There is place for so many numbers, at most two registers of them.
+/// There is space for `count` numbers, at most two registers of them.
 #[inline(always)]
 pub(crate) unsafe fn store_some<V: Lanes>(x: Number<V>, to: *mut V::Part, count: usize) {
     let first = count.min(V::LANES);
@@ -50,7 +50,7 @@ pub(crate) unsafe fn store_some<V: Lanes>(x: Number<V>, to: *mut V::Part, count:
     }
 }
 
-/// Columns into a panel.
+/// Copies columns into a panel.
 ///
 /// # Safety
 /// The CPU has the instructions of `V`, and memory and panel have the numbers, here and below.
@@ -66,7 +66,7 @@ pub(crate) unsafe fn columns_in<V: Lanes<Part: Constant>>(of: &Move<V::Part>) {
     }
 }
 
-/// Columns out of a panel.
+/// Copies columns out of a panel.
 ///
 /// # Safety
 /// As above.
@@ -81,7 +81,7 @@ pub(crate) unsafe fn columns_out<V: Lanes<Part: Constant>>(of: &Move<V::Part>) {
     }
 }
 
-/// Transposes a tile: register `at` is what `load` gives for it, and zeros from `count` on. `store` gets the first `keep`.
+/// Transposes a tile: register `at` is `load(at)`, or zeros from `count` on. `store` gets the first `keep` registers.
 ///
 /// # Safety
 /// The CPU has the instructions.
@@ -119,7 +119,7 @@ unsafe fn tile<V: Lanes>(count: usize, load: impl Fn(usize) -> V, keep: usize, s
     }
 }
 
-/// Rows into a panel. The parts are taken apart in the panel first, one block of elements at a time.
+/// Copies rows into a panel. Real and imaginary parts are split in the panel first, one block of elements at a time.
 ///
 /// # Safety
 /// As above.
@@ -145,7 +145,7 @@ pub(crate) unsafe fn rows_in<V: Lanes<Part: Constant>>(of: &Move<V::Part>) {
     }
 }
 
-/// Rows out of a panel.
+/// Copies rows out of a panel.
 ///
 /// # Safety
 /// As above.
@@ -175,25 +175,25 @@ pub(crate) unsafe fn rows_out<V: Lanes<Part: Constant>>(of: &Move<V::Part>) {
     }
 }
 
-/// Between the halves of a long transform: a panel of columns, every number times a turn, into the panels of the transposed
-/// matrix.
+/// The step between the halves of a long transform: a panel of columns, times twiddles, is written to the panels of the
+/// transposed matrix.
 pub struct Transpose<T> {
     pub panel: *const T,
     /// For each element a register of cosines and one of sines.
     pub turns: *const T,
-    /// Elements of the panel.
+    /// The number of elements of the panel.
     pub n: usize,
-    /// How many of its lanes are columns.
+    /// The number of its lanes that are columns.
     pub lanes: usize,
-    /// Takes the elements for the opposite ones, and turns the other way.
+    /// Whether to read the opposite elements, and to multiply by conjugate twiddles.
     pub reverse: bool,
-    /// The place of its first column in the first of the other panels, and numbers from one of these to the next.
+    /// The position of its first column in the first of the other panels, and the stride of these in numbers.
     pub to: *mut T,
     pub to_step: usize,
 }
 
 /// # Safety
-/// As above; there are panels for all elements, with place for so many columns.
+/// As above; there are panels for all elements, with space for `lanes` columns.
 #[inline(always)]
 pub(crate) unsafe fn transpose<V: Lanes<Part: Constant>>(of: &Transpose<V::Part>) {
     for first in (0..of.n).step_by(V::LANES) {
@@ -222,7 +222,7 @@ pub(crate) unsafe fn transpose<V: Lanes<Part: Constant>>(of: &Transpose<V::Part>
     }
 }
 
-/// Turns of a block of columns of a long transform, out of those of the first and a factor for each element.
+/// The twiddles of a block of columns of a long transform, from those of the first block and a factor for each element.
 pub struct Turns<T> {
     pub turns: *const T,
     pub factors: *const T,

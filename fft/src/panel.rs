@@ -1,13 +1,13 @@
-//! A transform of as many rows or columns as a register has lanes, in panels that stay in a cache.
+//! A transform of one row or column per lane of a register, in panels that stay in a cache.
 
 use crate::kernels::{Kernel, Kernels, RADICES};
 use crate::moves::Move;
 use crate::pass::{FIRST, LAST, MIDDLE, Pass};
 
-/// `exp(-2πi k / n)`, to the last bit but one: the angle is brought below an eighth of a circle without rounding.
+/// `exp(-2πi k / n)`, to the last bit but one: the angle is reduced to an eighth of a circle without rounding.
 pub(crate) fn twiddle(k: usize, n: usize) -> (f64, f64) {
     let (k, n) = ((k % n) as u64, n as u64);
-    // Eighths of the circle, and what is left of the angle, as parts of 8 n. Nothing overflows: memory has less than 2^60 numbers.
+    // Eighths of the circle, and the rest in units of 1 / (8 n). Nothing overflows: memory has less than 2^60 numbers.
     let (eighth, rest) = (8 * k / n, 8 * k % n);
     let rest = if eighth % 2 == 0 { rest } else { n - rest };
     let (sin, cos) = (rest as f64 / n as f64 * std::f64::consts::FRAC_PI_4).sin_cos();
@@ -24,11 +24,11 @@ pub(crate) fn twiddle(k: usize, n: usize) -> (f64, f64) {
     (cos, -sin)
 }
 
-/// Elements of long columns that are asked for ahead of those that are read or written. More would not be there any more when
-/// they are needed: elements a power of two apart share a few places in the caches.
+/// The number of elements of long columns that are prefetched ahead. More would be evicted before they are needed: elements a
+/// power of two apart share a few cache sets.
 pub(crate) const AHEAD: usize = 2;
 
-/// What a transform reads. Steps are numbers from one element of a column to the next, and from one row to the next.
+/// The source of a transform. Steps are strides, in numbers, between elements of a column, or between rows.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<T> {
     Panel(*const T),
@@ -36,13 +36,13 @@ pub(crate) enum Source<T> {
     Rows(*const T, usize, usize),
 }
 
-/// What it writes: columns, rows, or a panel of its own, which is not reversed.
+/// The target of a transform: columns, rows, or one of its panels, which is not reversed.
 #[derive(Clone, Copy)]
 pub(crate) enum Target<T> {
     Panel,
     Columns(*mut T, usize, usize),
     Rows(*mut T, usize, usize),
-    /// Columns of one matrix, of which there are as many as lanes, or of two that are so many numbers apart.
+    /// Columns of one matrix, one per lane, or of two matrices, `apart` numbers from each other.
     Woven {
         to: *mut T,
         step: usize,
@@ -51,12 +51,12 @@ pub(crate) enum Target<T> {
 }
 
 struct Step {
-    /// The place in [`RADICES`].
+    /// The index in [`RADICES`].
     radix: usize,
     /// As in [`Pass`].
     s: usize,
     count: usize,
-    /// The place of its twiddles.
+    /// The index of its twiddles.
     twiddles: usize,
 }
 
@@ -67,8 +67,8 @@ pub(crate) struct Panel<T> {
     twiddles: Vec<T>,
 }
 
-/// The radices of `n` in the order of passes, as places in [`RADICES`]; none if it has factors beyond 7. There
-/// are at least so many of them, if it can be.
+/// The radices of `n` in the order of passes, as indices in [`RADICES`]; `None` if `n` has prime factors beyond 7. There
+/// are at least `least` of them, if possible.
 fn radices(n: usize, least: usize) -> Option<Vec<usize>> {
     if n == 0 {
         return None;
@@ -83,7 +83,7 @@ fn radices(n: usize, least: usize) -> Option<Vec<usize>> {
     if !rest.is_power_of_two() {
         return None;
     }
-    // The bits in as few passes as there can be, each of about the same radix.
+    // The factors of two in as few passes as possible, with similar radices.
     let mut bits = rest.trailing_zeros() as usize;
     let mut passes = bits.div_ceil(4).max(least.saturating_sub(odd.len())).min(bits);
     let mut found = Vec::new();
@@ -96,7 +96,7 @@ fn radices(n: usize, least: usize) -> Option<Vec<usize>> {
     Some(found)
 }
 
-/// The time of a transform of a panel, about: passes over panels that the first cache has no room for take longer.
+/// The approximate time of a transform of a panel. Passes over panels that do not fit into the L1 cache take longer.
 pub(crate) fn cost(n: usize, least: usize) -> Option<usize> {
     let weight = match n {
         0..=128 => 4,
@@ -106,14 +106,14 @@ pub(crate) fn cost(n: usize, least: usize) -> Option<usize> {
         2049..=8192 => 14,
         _ => 24,
     };
-    // A pass of radix 16 has more numbers than there are registers.
+    // A pass of radix 16 needs more numbers than there are registers.
     let pass = |radix: usize| if RADICES[radix] == 16 { 6 } else { 4 };
     radices(n, least).map(|steps| n * weight * steps.into_iter().map(pass).sum::<usize>() / 4)
 }
 
 impl<T: Kernel> Panel<T> {
-    /// None if `n` is 1 or has factors beyond 7. There are at least so many passes, if it can be: two are needed
-    /// to begin and to end in memory.
+    /// `None` if `n` is 1 or has prime factors beyond 7. There are at least `least` passes, if possible: two are needed to read
+    /// from and to write to memory.
     pub fn new(n: usize, least: usize) -> Option<Panel<T>> {
         let (mut steps, mut twiddles, mut s) = (Vec::new(), Vec::new(), 1);
         for radix in radices(n, least).filter(|_| n > 1)? {
@@ -131,16 +131,16 @@ impl<T: Kernel> Panel<T> {
         Some(Panel { n, steps, twiddles })
     }
 
-    /// Numbers in one of its panels.
+    /// The size of one of its panels, in numbers.
     pub fn room(&self, kernels: &Kernels<T>) -> usize {
         self.n * 2 * kernels.lanes
     }
 
-    /// Transforms, and returns where the result is if the target is a panel.
+    /// Runs the transform, and returns the address of the result if the target is a panel.
     ///
     /// # Safety
-    /// The CPU has the kernels' instructions. Source and target have all elements of so many columns or rows, at most as many
-    /// as lanes, and `room` has two panels; none of them overlap.
+    /// The CPU has the kernels' instructions. Source and target have all elements of their columns or rows, at most one per
+    /// lane, and `room` has two panels; none of them overlap.
     pub unsafe fn run(
         &self,
         kernels: &Kernels<T>,
@@ -183,7 +183,7 @@ impl<T: Kernel> Panel<T> {
                 ahead,
                 s: pass.s,
                 count: pass.count,
-                // SAFETY: the place was that of the next one.
+                // SAFETY: the index is that of this pass's twiddles.
                 twiddles: unsafe { self.twiddles.as_ptr().add(pass.twiddles) },
                 reverse: false,
             };
@@ -196,7 +196,7 @@ impl<T: Kernel> Panel<T> {
                     Target::Woven { to, step, apart } => {
                         (kind, of.to, of.to_step, of.apart, of.reverse) = (LAST, to, step, apart, reverse);
                     }
-                    // Passes without twiddles are MIDDLE ones; what comes after it reverses.
+                    // Passes without twiddles are MIDDLE ones; the step after them reverses.
                     _ => {}
                 }
             }

@@ -1,13 +1,13 @@
 //! The passes of a transform.
 //!
-//! A *panel* holds one transform per lane: element after element, each as a register of real and one of imaginary parts. So
-//! a pass needs no shuffles. It is a step of Stockham's algorithm, which leaves the elements in order: of `radix * count`
+//! A *panel* holds one transform per lane: each element is a register of real parts followed by one of imaginary parts. So a
+//! pass needs no shuffles. It is a step of Stockham's algorithm, which leaves the elements in order: of `radix * count`
 //! elements with a stride of `s` between them, element `q + s * (p + count * k)` for all `k` becomes `q + s * (radix * p + k)`.
 
 use crate::butterfly::{Constant, Number, butterfly};
 use crate::lanes::{Lanes, READ, WRITE};
 
-/// One pass. Elements are given by their first number, and the numbers from one to the next.
+/// One pass. Elements are given by a pointer to the first one and a stride, in numbers.
 pub struct Pass<T> {
     pub from: *const T,
     pub from_step: usize,
@@ -15,17 +15,17 @@ pub struct Pass<T> {
     pub to_step: usize,
     pub s: usize,
     pub count: usize,
-    /// In a last pass: numbers from the place of the first half of the lanes of an element to that of the second half.
+    /// In a last pass: the distance, in numbers, between the two halves of the lanes of an element.
     pub apart: usize,
-    /// Numbers from an element in memory to one that is read or written soon, which is asked for.
+    /// The prefetch distance, in numbers.
     pub ahead: usize,
-    /// For each `p`, `radix - 1` complex factors.
+    /// `radix - 1` complex factors for each `p`.
     pub twiddles: *const T,
-    /// In a last pass: element `e` is written to the place of `-e`, which makes the transform the inverse one.
+    /// In a last pass: element `e` is written to the position of `-e`, which makes the transform inverse.
     pub reverse: bool,
 }
 
-/// Bytes of a line of the caches, and of the widest register.
+/// The size of a cache line and of the widest register, in bytes.
 pub(crate) const ALIGNMENT: usize = 64;
 
 /// The first pass reads complex numbers in memory, and makes a panel.
@@ -35,14 +35,14 @@ pub(crate) const MIDDLE: usize = 1;
 /// The last pass from a panel to complex numbers in memory.
 pub(crate) const LAST: usize = 2;
 
-/// The place of the element `-e` of `n`.
+/// The position of the element `-e` of `n`.
 #[inline(always)]
 pub(crate) fn opposite(e: usize, n: usize, reverse: bool) -> usize {
     if reverse && e != 0 { n - e } else { e }
 }
 
-/// Makes the compiler align the frame of the function that this becomes part of. It does not do so for registers that have to
-/// be kept there only because there are too many, and what crosses a line of the cache takes twice as long.
+/// Makes the compiler align the stack frame of the function that this is inlined into. It does not do so for spilled registers
+/// alone, and accesses that cross a cache line take twice as long.
 #[inline(always)]
 pub(crate) fn align_frame() {
     #[repr(align(64))]
@@ -52,8 +52,8 @@ pub(crate) fn align_frame() {
 }
 
 /// # Safety
-/// The CPU has the instructions of `V`. From `from` and from `to` on there are `radix * count * s` elements, and twiddles at
-/// theirs; they do not overlap.
+/// The CPU has the instructions of `V`. `from` and `to` have `radix * count * s` elements, and `twiddles` has all twiddles; they
+/// do not overlap.
 #[inline(always)]
 pub(crate) unsafe fn pass<V: Lanes<Part: Constant>, const R: usize, const KIND: usize>(of: &Pass<V::Part>) {
     let (from_step, to_step, s) = (of.from_step, of.to_step, of.s);
@@ -82,7 +82,7 @@ pub(crate) unsafe fn pass<V: Lanes<Part: Constant>, const R: usize, const KIND: 
                 butterfly::<V, R>(&mut x);
                 let mut k = 0;
                 if KIND == LAST {
-                    // The first apart: element 0 is its own opposite. From there on the places are as far from each other.
+                    // The first element separately: element 0 is its own opposite. The others have equal distances.
                     let n = s * R;
                     let (start, step) =
                         if of.reverse { (n - q, (s * to_step).wrapping_neg()) } else { (q, s * to_step) };

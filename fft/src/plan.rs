@@ -1,7 +1,7 @@
 //! Plans of transforms along rows, of any length.
 //!
-//! A plan is a list of stages, each of which makes rows of what the one before it has made. Between them is a transform of a
-//! length that has kernels, or two of them: other lengths are Bluestein's algorithm.
+//! A plan is a list of stages, each of which transforms the rows that the previous one has made. It contains one transform of a
+//! length that has kernels, or two of them for Bluestein's algorithm, which is used for all other lengths.
 
 use crate::bluestein::Chirp;
 use crate::kernels::{Kernel, Kernels};
@@ -12,7 +12,7 @@ use crate::smooth::Smooth;
 use crate::woven;
 use std::ops::Range;
 
-/// The first place in memory that is aligned. What is asked for has as much more.
+/// The first aligned address of some memory, which must be larger than needed by one alignment.
 pub(crate) fn aligned<T>(room: *mut T) -> *mut T {
     room.wrapping_byte_add(room.addr().wrapping_neg() % ALIGNMENT)
 }
@@ -21,7 +21,7 @@ pub(crate) fn with_alignment<T>(numbers: usize) -> usize {
     numbers + ALIGNMENT / size_of::<T>()
 }
 
-/// A table of complex numbers in registers of real and of imaginary parts, filled up to the last one.
+/// A table of complex numbers in alternating registers of real and imaginary parts. The last ones are padded.
 pub(crate) fn table<T: Kernel>(n: usize, lanes: usize, number: impl Fn(usize) -> (f64, f64)) -> Vec<T> {
     let mut table = Vec::with_capacity(2 * n.next_multiple_of(lanes));
     for first in (0..n).step_by(lanes) {
@@ -32,12 +32,12 @@ pub(crate) fn table<T: Kernel>(n: usize, lanes: usize, number: impl Fn(usize) ->
     table
 }
 
-/// The best kernels for transforms of `n` complex numbers: those with the most lanes, unless others can fill theirs.
+/// The best kernels for transforms of `n` complex numbers: those with the most lanes, unless only others can fill theirs.
 fn kernels_for<T: Kernel>(n: usize, few: bool) -> &'static Kernels<T> {
     T::kernels_where(|lanes| woven::cost(n, few, lanes).is_some())
 }
 
-/// Where the rows of a stage lie: the caller's, or between stages.
+/// Where the rows of a stage are: in the caller's memory, or in memory between stages.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Given,
@@ -50,21 +50,21 @@ enum Place {
 enum Work {
     /// The transform of a group of rows in a panel, forward or inverse.
     Whole(bool),
-    /// The halves of a transform of one row.
+    /// One half of a transform of one row.
     FirstHalf(bool),
     SecondHalf(bool),
-    /// Bluestein's algorithm around two transforms: times the chirp and filled up with zeros, times the chirp's transform, and
-    /// times the chirp.
+    /// The parts of Bluestein's algorithm around two transforms: multiply by the chirp and pad with zeros, multiply by the
+    /// chirp's transform, and multiply by the chirp.
     Chirp,
     Convolve,
     Unchirp,
-    /// Around the transform of half as many complex numbers as there are real ones: after it, and before the inverse one.
+    /// The step of a real transform by half as many complex numbers: after the transform, and before the inverse one.
     Untangle,
     Tangle,
-    /// Real numbers as complex ones, and of their transform the first half.
+    /// Real numbers to complex ones, and of their transform the first half.
     Widen,
     Half,
-    /// The whole of such a transform, and of complex numbers the real parts.
+    /// The first half of a transform to the whole of it, and of complex numbers the real parts.
     Mirror,
     Narrow,
 }
@@ -73,36 +73,36 @@ struct Stage {
     work: Work,
     from: Place,
     to: Place,
-    /// Parts of it that can be done at the same time.
+    /// The number of blocks, which can run in parallel.
     blocks: usize,
 }
 
-/// Complex numbers, or pairs of them, of a block of a stage that is no transform. A multiple of all numbers of lanes.
+/// Complex numbers, or pairs of them, in a block of a stage that is not a transform. It is a multiple of all lane counts.
 const BLOCK: usize = 4096;
 
 /// The transform of rows: of complex numbers, or between real numbers and the first half of their transform.
 ///
-/// Pointers are to the parts of complex numbers, and lengths of memory in such parts. Everything is computed in the same way
-/// whoever computes it: results do not depend on how the work is dealt out.
+/// Pointers are to the parts of complex numbers, and lengths of memory count such parts. Results do not depend on how the work
+/// is split among threads.
 pub struct Plan<T: 'static> {
     kernels: &'static Kernels<T>,
-    /// Numbers in a row: complex ones, or real ones.
+    /// The number of complex or real numbers in a row.
     n: usize,
     real: bool,
     smooth: Smooth<T>,
-    /// Of lengths that have no kernels.
+    /// For lengths that have no kernels.
     chirp: Option<Chirp<T>>,
-    /// Of an even number of real numbers, as [`Untangle`] has them.
+    /// For an even number of real numbers, as in [`Untangle`].
     turns: Vec<T>,
-    /// Parts of a row between stages.
+    /// The number of parts in a row between stages.
     between: usize,
-    /// Places between stages.
+    /// The number of rows in memory between stages.
     places: usize,
     /// Forward and inverse.
     stages: [Vec<Stage>; 2],
 }
 
-/// The memory of a plan's rows, and a thread's own.
+/// The memory of a plan's rows, and the workspace of a thread.
 #[derive(Clone, Copy)]
 struct Memory<T> {
     from: *const T,
@@ -112,20 +112,20 @@ struct Memory<T> {
 }
 
 impl<T: Kernel> Plan<T> {
-    /// Of `n` complex numbers. A few rows can be planned as such: many are transformed together.
+    /// A plan for `n` complex numbers. With `few` it is for few rows; many rows are transformed together.
     pub fn complex(n: usize, few: bool) -> Plan<T> {
         Plan::with(n, false, few, kernels_for(n, few))
     }
 
-    /// Of `n` real numbers, or the inverse, from `n / 2 + 1` complex ones. The imaginary part of the first one of these, and
-    /// of the last one if `n` is even, is not read.
+    /// A plan for `n` real numbers, and for the inverse from `n / 2 + 1` complex ones. The imaginary part of the first complex
+    /// number, and of the last one if `n` is even, is not read.
     pub fn real(n: usize, few: bool) -> Plan<T> {
         Plan::with(n, true, few, kernels_for(if n.is_multiple_of(2) { n / 2 } else { n }, few))
     }
 
     pub(crate) fn with(n: usize, real: bool, few: bool, kernels: &'static Kernels<T>) -> Plan<T> {
         let even = real && n.is_multiple_of(2);
-        // The complex numbers that are transformed, of which there is at least one.
+        // The number of complex numbers that are transformed, at least one.
         let inner = if even { n / 2 } else { n }.max(1);
         let (smooth, chirp) = match Smooth::new(inner, few, kernels) {
             Some(smooth) => (smooth, None),
@@ -178,7 +178,7 @@ impl<T: Kernel> Plan<T> {
                 stages.push(Stage { work, from, to: Place::First, blocks });
                 from = Place::First;
             }
-            // What is left over of the transform cannot be where all of it has no room.
+            // The result does not have room for the whole transform, of which the last stage keeps a part.
             if after.is_some() && before.is_some() {
                 to = if self.chirp.is_some() { Place::First } else { Place::Second };
             }
@@ -192,7 +192,7 @@ impl<T: Kernel> Plan<T> {
         stages
     }
 
-    /// The transform of complex numbers. They are not at [`Place::Second`], and do not stay there if the length has no kernels.
+    /// The stages of a complex transform. `from` is not [`Place::Second`], nor is `to` if the length has no kernels.
     fn complex_stages(&self, inverse: bool, from: Place, to: Place, stages: &mut Vec<Stage>) {
         let Some(chirp) = &self.chirp else { return self.smooth_stages(inverse, from, to, stages) };
         let (own, padded) = (self.inner().div_ceil(BLOCK), chirp.padded.div_ceil(BLOCK));
@@ -206,7 +206,7 @@ impl<T: Kernel> Plan<T> {
     fn smooth_stages(&self, inverse: bool, from: Place, to: Place, stages: &mut Vec<Stage>) {
         if let Smooth::Split(split) = &self.smooth {
             let [first, second] = split.blocks(self.kernels);
-            // The first half reads, and the second one writes: what is between them has a place of its own.
+            // The first half reads `from`, and the second one writes `to`: between them is other memory.
             stages.push(Stage { work: Work::FirstHalf(inverse), from, to, blocks: first });
             stages.push(Stage { work: Work::SecondHalf(inverse), from, to, blocks: second });
         } else {
@@ -214,12 +214,12 @@ impl<T: Kernel> Plan<T> {
         }
     }
 
-    /// Complex numbers that are transformed.
+    /// The number of complex numbers that are transformed.
     fn inner(&self) -> usize {
         if self.real && self.n.is_multiple_of(2) { self.n / 2 } else { self.n }
     }
 
-    /// Parts of a row that is read, and of one that is written.
+    /// The number of parts in a row that is read, and in one that is written.
     pub fn lengths(&self, inverse: bool) -> (usize, usize) {
         match (self.real, inverse) {
             (false, _) => (2 * self.n, 2 * self.n),
@@ -228,7 +228,7 @@ impl<T: Kernel> Plan<T> {
         }
     }
 
-    /// How many rows are transformed together.
+    /// The number of rows that are transformed together.
     pub fn group(&self) -> usize {
         self.smooth.group(self.kernels)
     }
@@ -249,10 +249,10 @@ impl<T: Kernel> Plan<T> {
         with_alignment::<T>(middle + self.places * self.between * self.group())
     }
 
-    /// Transforms `count` rows, which lie one after the other.
+    /// Transforms `count` contiguous rows.
     ///
     /// # Safety
-    /// `from` and `to` have so many rows, which do not overlap, and `room` has [`room`](Self::room) parts.
+    /// `from` and `to` have `count` rows, which do not overlap, and `room` has [`room`](Self::room) parts.
     pub unsafe fn run(&self, from: *const T, to: *mut T, count: usize, inverse: bool, room: *mut T) {
         let (read, written) = self.lengths(inverse);
         let shared = aligned(room.wrapping_add(self.own_room()));
@@ -262,28 +262,28 @@ impl<T: Kernel> Plan<T> {
             let rows = group.min(count - first);
             let (from, to) = (from.wrapping_add(first * read), to.wrapping_add(first * written));
             if let (Smooth::Woven(woven), None, false) = (&self.smooth, &self.chirp, self.real) {
-                // All there is to do, and for short rows what the stages cost would show.
+                // This is the only stage. For short rows the overhead of stages would be noticeable.
                 // SAFETY: the caller's promise; the kernels are of this CPU.
                 unsafe { woven.run(self.kernels, (from, read), (to, written), rows, inverse, room) };
                 continue;
             }
             for stage in &self.stages[usize::from(inverse)] {
-                // SAFETY: the caller's promise; all blocks are done one after the other.
+                // SAFETY: the caller's promise; all blocks run sequentially.
                 unsafe { self.work(stage, 0..stage.blocks, Memory { from, to, shared, room }, rows, inverse) };
             }
         }
     }
 
-    /// How many blocks each stage of a row has, which can be done at the same time, after all of the stage before.
+    /// The number of blocks of each stage of a row. They can run in parallel, after all blocks of the stage before.
     pub fn stages(&self, inverse: bool) -> impl Iterator<Item = usize> {
         self.stages[usize::from(inverse)].iter().map(|stage| stage.blocks)
     }
 
-    /// Blocks of a stage of one row.
+    /// Runs blocks of a stage of one row.
     ///
     /// # Safety
     /// `from` and `to` have a row, `shared` and `room` what [`shared_room`](Self::shared_room) and
-    /// [`own_room`](Self::own_room) say. The stages before are done. The blocks are blocks of this one, and done by nobody else.
+    /// [`own_room`](Self::own_room) say. The stages before are done. The blocks belong to this stage, and run only once.
     #[allow(clippy::too_many_arguments)]
     pub unsafe fn stage(
         &self,
@@ -302,7 +302,7 @@ impl<T: Kernel> Plan<T> {
         }
     }
 
-    /// A place, and the parts of its rows.
+    /// The memory of a place, and the number of parts in its rows.
     fn place(&self, place: Place, memory: Memory<T>, inverse: bool) -> (*mut T, usize) {
         let middle = self.smooth.middle(self.kernels).next_multiple_of(ALIGNMENT);
         let between = |at: usize| (memory.shared.wrapping_add(middle + at * self.group() * self.between), self.between);
@@ -316,7 +316,7 @@ impl<T: Kernel> Plan<T> {
     }
 
     /// # Safety
-    /// As [`stage`](Self::stage), for so many rows.
+    /// As [`stage`](Self::stage), for `rows` rows.
     unsafe fn work(&self, stage: &Stage, blocks: Range<usize>, memory: Memory<T>, rows: usize, inverse: bool) {
         let ((from, from_step), (to, to_step)) =
             (self.place(stage.from, memory, inverse), self.place(stage.to, memory, inverse));
@@ -355,7 +355,7 @@ impl<T: Kernel> Plan<T> {
         }
     }
 
-    /// A block of a stage that is no transform, of a row.
+    /// A block of a stage that is not a transform, of one row.
     ///
     /// # Safety
     /// As above.
@@ -363,8 +363,8 @@ impl<T: Kernel> Plan<T> {
         let (n, inner, start, zero) = (self.n, self.inner(), block * BLOCK, T::of(0.0));
         let numbers = |all: usize| start..all.min(start + BLOCK);
         let (read, write) = (from.cast::<[T; 2]>(), to.cast::<[T; 2]>());
-        // SAFETY: the caller's promise: rows have as many numbers as the stages around a transform of this length say, and
-        // tables as many as rows.
+        // SAFETY: the caller's promise: rows have the lengths of the stages around a transform of this length, and tables have
+        // the lengths of rows.
         unsafe {
             match work {
                 Work::Whole(_) | Work::FirstHalf(_) | Work::SecondHalf(_) => write.write(read.read()),

@@ -1,21 +1,21 @@
-//! What is done to rows of complex numbers beside their transforms, number by number.
+//! Elementwise operations on rows of complex numbers, before, between and after transforms.
 
 use crate::butterfly::{Constant, Number};
 use crate::lanes::Lanes;
 use crate::moves::{MOST, load_some, store_some};
 
-/// Complex numbers times those of a table, which has a register of real and one of imaginary parts in turn.
+/// Complex numbers times those of a table of alternating registers of real and imaginary parts.
 pub struct Product<T> {
     pub from: *const T,
     /// May be the same as `from`.
     pub to: *mut T,
     pub by: *const T,
     pub n: usize,
-    /// Multiplies by the conjugate numbers of the table.
+    /// Whether to multiply by the conjugate numbers of the table.
     pub conjugate: bool,
 }
 
-/// Numbers times those of the table from `by` on.
+/// Numbers times those of the table at `by`.
 ///
 /// # Safety
 /// The CPU has the instructions of `V`, here and below, and there is a register of both parts.
@@ -29,7 +29,7 @@ unsafe fn times<V: Lanes>(x: Number<V>, by: *const V::Part, sign: V) -> Number<V
 }
 
 /// # Safety
-/// There are so many numbers in both places, and in the table up to a full register.
+/// There are as many numbers at `from` and `to`, and as many in the table up to a full register.
 #[inline(always)]
 pub(crate) unsafe fn product<V: Lanes<Part: Constant>>(of: &Product<V::Part>) {
     // SAFETY: the caller's promise.
@@ -66,7 +66,7 @@ pub struct Untangle<T> {
     pub inverse: bool,
 }
 
-/// The same numbers, the last first.
+/// The numbers in reverse order.
 ///
 /// # Safety
 /// The CPU has the instructions.
@@ -76,8 +76,8 @@ unsafe fn reversed<V: Lanes>(x: Number<V>) -> Number<V> {
     unsafe { Number(x.0.reversed(), x.1.reversed()) }
 }
 
-/// The new numbers `k`, and the conjugate of the new `half - k`, out of the old ones. The factors are of the sum, and of the
-/// parts of the turns.
+/// The new numbers `k` and the conjugate of the new `half - k`, from the old ones. The factors are those of the sum and of the
+/// parts of the twiddles.
 ///
 /// # Safety
 /// The CPU has the instructions, and there is a register of turns.
@@ -99,7 +99,7 @@ unsafe fn both<V: Lanes>(
 }
 
 /// # Safety
-/// The CPU has the instructions of `V`. There are numbers from 1 to `half - 1` in both places, and turns up to a full register.
+/// The CPU has the instructions of `V`. There are numbers from 1 to `half - 1` at `from` and `to`, and turns up to a full register.
 #[inline(always)]
 pub(crate) unsafe fn untangle<V: Lanes<Part: Constant>>(of: &Untangle<V::Part>) {
     // SAFETY: the caller's promise.
@@ -110,7 +110,7 @@ pub(crate) unsafe fn untangle<V: Lanes<Part: Constant>>(of: &Untangle<V::Part>) 
         let zero = V::splat(V::Part::of(0.0));
         for k in (of.start..of.end).step_by(V::LANES) {
             let turns = of.turns.add(2 * (k - 1));
-            // From `k` to `half - k`. If that is less than two registers, these overlap, and both have the right numbers.
+            // From `k` to `half - k`. If that is less than two registers, they overlap, and both have the same results.
             let left = of.half + 1 - 2 * k;
             if left >= V::LANES {
                 let other = 2 * (of.half + 1 - k - V::LANES);
@@ -119,7 +119,7 @@ pub(crate) unsafe fn untangle<V: Lanes<Part: Constant>>(of: &Untangle<V::Part>) 
                 low.store(of.to.add(2 * k), true);
                 reversed(Number(high.0, zero.sub(high.1))).store(of.to.add(other), true);
             } else {
-                // Both are the same numbers; in the other order they are at the end of the register.
+                // Both are the same numbers; reversed they are at the end of the register.
                 let a: Number<V> = load_some(of.from.add(2 * k), 2 * left);
                 let mut room = [V::Part::of(0.0); MOST];
                 let end = room.as_mut_ptr().add(2 * (V::LANES - left));

@@ -1,4 +1,4 @@
-//! Transforms of rows of a length without prime factors beyond 7, which all others are made of.
+//! Transforms of rows of a length without prime factors beyond 7. All others consist of these.
 
 use crate::kernels::{Kernel, Kernels};
 use crate::panel::{self, Panel};
@@ -6,9 +6,9 @@ use crate::split::{self, Split};
 use crate::woven::{self, Woven};
 
 pub(crate) enum Smooth<T: 'static> {
-    /// One number, its own transform.
+    /// One number, which is its own transform.
     One,
-    /// Short rows: as many together as there are lanes.
+    /// Short rows: one per lane.
     Together(Panel<T>),
     /// Longer ones: one or two that fill a panel.
     Woven(Woven<T>),
@@ -16,8 +16,8 @@ pub(crate) enum Smooth<T: 'static> {
     Split(Split<T>),
 }
 
-/// Lengths from which on rows are split: halves should fill the lanes, and panels of whole rows fit into a first cache, which
-/// is all there is to it where there is one lane. A few rows are split sooner: they would not fill the lanes of a panel.
+/// The length from which on rows are split: halves should fill the lanes, and panels of whole rows should fit into the L1 cache,
+/// which is the only criterion with one lane. Few rows are split sooner, as they would not fill the lanes of a panel.
 fn least_split(lanes: usize, few: bool) -> usize {
     match lanes {
         1 => 1024,
@@ -26,7 +26,7 @@ fn least_split(lanes: usize, few: bool) -> usize {
     }
 }
 
-/// The time that it takes for a row, about.
+/// The approximate time for a row.
 fn cost(n: usize, few: bool, lanes: usize) -> Option<usize> {
     if let Some(cost) = woven::cost(n, few, lanes) {
         return Some(cost);
@@ -34,12 +34,12 @@ fn cost(n: usize, few: bool, lanes: usize) -> Option<usize> {
     let split = if n < least_split(lanes, few) { None } else { split::best(n, lanes) };
     match split {
         Some((cost, _)) => Some(cost),
-        // The ways into and out of the panel are about two passes.
+        // Copying into and out of the panel takes about two passes.
         None => panel::cost(n, 1).map(|cost| (cost + 8 * n) / if few { 1 } else { lanes }),
     }
 }
 
-/// The length from `least` on that takes the least time.
+/// The fastest length of at least `least`.
 pub(crate) fn cheapest(least: usize, few: bool, lanes: usize) -> usize {
     let most = least.next_power_of_two();
     let multiples = |of: usize, by: usize| {
@@ -54,7 +54,7 @@ pub(crate) fn cheapest(least: usize, few: bool, lanes: usize) -> usize {
 }
 
 impl<T: Kernel> Smooth<T> {
-    /// None if `n` is 0 or has other factors.
+    /// `None` if `n` is 0 or has prime factors beyond 7.
     pub fn new(n: usize, few: bool, kernels: &Kernels<T>) -> Option<Smooth<T>> {
         if n == 1 {
             return Some(Smooth::One);
@@ -69,7 +69,7 @@ impl<T: Kernel> Smooth<T> {
         }
     }
 
-    /// How many rows are transformed together.
+    /// The number of rows that are transformed together.
     pub fn group(&self, kernels: &Kernels<T>) -> usize {
         match self {
             Smooth::One | Smooth::Together(_) => kernels.lanes,
@@ -78,7 +78,7 @@ impl<T: Kernel> Smooth<T> {
         }
     }
 
-    /// Numbers that a thread needs for itself.
+    /// The workspace of a thread, in numbers.
     pub fn room(&self, kernels: &Kernels<T>) -> usize {
         match self {
             Smooth::One => 0,
@@ -88,7 +88,7 @@ impl<T: Kernel> Smooth<T> {
         }
     }
 
-    /// Numbers between the halves.
+    /// The size of the memory between the halves, in numbers.
     pub fn middle(&self, kernels: &Kernels<T>) -> usize {
         if let Smooth::Split(split) = self { split.middle(kernels) } else { 0 }
     }

@@ -1,35 +1,35 @@
-//! A long transform in two halves, each of many short ones.
+//! A long transform in two halves, each of which consists of many short ones.
 //!
-//! The row of `n = first * second` numbers is a matrix of `first` rows. Its columns are transformed, turned by twiddles, and
-//! written as the columns of the transposed matrix; these are transformed, and are the result.
+//! The row of `n = first * second` numbers is a matrix of `first` rows. Its columns are transformed, multiplied by twiddles, and
+//! transposed. The columns of the transposed matrix are transformed, which gives the result.
 
 use crate::kernels::{Kernel, Kernels};
 use crate::moves::{Transpose, Turns};
 use crate::panel::{self, AHEAD, Panel, Source, Target, twiddle};
 
-/// Elements up to which every twiddle between the halves is stored. Longer transforms multiply two.
+/// The length up to which every twiddle between the halves is stored. Longer transforms multiply two factors.
 const ALL_TWIDDLES: usize = 1 << 16;
 
-/// Elements from which on a row does not stay in a second cache.
+/// The length from which on a row does not stay in the L2 cache.
 const LONG: usize = 1 << 16;
 
 pub(crate) struct Split<T: 'static> {
     pub first: Panel<T>,
     pub second: Panel<T>,
-    /// For each element of a column of `first` a register of the turns of neighbouring columns: of all columns, or of the first.
+    /// For each element of a column of `first`, the twiddles of neighbouring columns: of all columns, or of the first block.
     twiddles: Vec<T>,
-    /// For each block of columns and each element a further turn, of long transforms.
+    /// For long transforms, a further factor for each block of columns and each element.
     factors: Vec<T>,
 }
 
-/// The time that the best halves take, about, and the first of them; none if there are not two factors that the passes
-/// know.
+/// The approximate time of the best halves, and the length of the first; `None` if `n` is not a product of two lengths that have
+/// passes.
 pub(crate) fn best(n: usize, lanes: usize) -> Option<(usize, usize)> {
-    // Of the first half, two passes and a transposition; the second begins in a panel.
+    // The first half has at least two passes and a transposition; the second begins in a panel.
     let cost = |first: usize| {
         let second = n / first;
         let (one, two) = (panel::cost(first, 2)? + 4 * first, panel::cost(second, 1)?);
-        // Of two that are as good the more even one.
+        // Of equally good factors the more even ones.
         Some((second.div_ceil(lanes) * one + first.div_ceil(lanes) * two, first.max(second), first))
     };
     let factors = (2..).take_while(|k| k * k <= n).filter(|&k| n.is_multiple_of(k));
@@ -37,7 +37,7 @@ pub(crate) fn best(n: usize, lanes: usize) -> Option<(usize, usize)> {
 }
 
 impl<T: Kernel> Split<T> {
-    /// None if there are not two such factors.
+    /// `None` if there are no such factors.
     pub fn new(n: usize, kernels: &Kernels<T>) -> Option<Split<T>> {
         let lanes = kernels.lanes;
         let (_, first) = best(n, lanes)?;
@@ -64,25 +64,25 @@ impl<T: Kernel> Split<T> {
         Some(Split { first, second, twiddles, factors })
     }
 
-    /// Numbers between the halves.
+    /// The size of the memory between the halves, in numbers.
     pub fn middle(&self, kernels: &Kernels<T>) -> usize {
         self.first.n.div_ceil(kernels.lanes) * self.panel_step(kernels)
     }
 
-    /// Numbers from one panel between the halves to the next. Long ones have a gap, so that blocks of columns of all panels do
-    /// not share places in the caches.
+    /// The stride, in numbers, of the panels between the halves. Long ones have a gap, so that blocks of columns of all panels do
+    /// not share cache sets.
     fn panel_step(&self, kernels: &Kernels<T>) -> usize {
         let gap = if self.first.n * self.second.n >= LONG { kernels.lanes } else { 0 };
         (self.second.n + gap) * 2 * kernels.lanes
     }
 
-    /// Numbers that a thread needs for itself.
+    /// The workspace of a thread, in numbers.
     pub fn room(&self, kernels: &Kernels<T>) -> usize {
         (2 * self.first.room(kernels) + self.turns_room(kernels)).max(2 * self.second.room(kernels))
     }
 
-    /// From elements of a block of columns to what is asked for meanwhile: of a row that fits into a second cache the next block,
-    /// or the first of the next row; of a longer one elements of the same block.
+    /// The prefetch distance from elements of a block of columns: for a row that fits into the L2 cache to the next block, or to
+    /// the first one of the next row; for a longer row to elements of the same block.
     fn ahead(&self, kernels: &Kernels<T>, start: usize, columns: usize) -> usize {
         let n = self.first.n * self.second.n;
         2 * if n >= LONG {
@@ -98,7 +98,7 @@ impl<T: Kernel> Split<T> {
         if self.factors.is_empty() { 0 } else { self.first.room(kernels) }
     }
 
-    /// Blocks of columns in each half.
+    /// The number of blocks of columns in each half.
     pub fn blocks(&self, kernels: &Kernels<T>) -> [usize; 2] {
         [self.second.n.div_ceil(kernels.lanes), self.first.n.div_ceil(kernels.lanes)]
     }
@@ -106,7 +106,8 @@ impl<T: Kernel> Split<T> {
     /// A block of the first half, from a row.
     ///
     /// # Safety
-    /// The CPU has the kernels' instructions. The row has all numbers, `middle` and `room` so many as they say.
+    /// The CPU has the kernels' instructions. The row has all numbers, `middle` and `room` have the sizes that the functions of
+    /// these names give.
     pub unsafe fn columns(
         &self,
         kernels: &Kernels<T>,

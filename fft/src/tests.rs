@@ -9,7 +9,7 @@ trait Number: Part + Constant + Into<f64> + PartialEq {}
 impl Number for f32 {}
 impl Number for f64 {}
 
-/// So many numbers, the same every time.
+/// `n` numbers, the same every time.
 fn numbers<T: Number>(n: usize, seed: u64) -> Vec<T> {
     let mut state = seed;
     let mut next = || {
@@ -23,7 +23,7 @@ fn exact<T: Number>(x: &[T]) -> Vec<f64> {
     x.iter().map(|&x| x.into()).collect()
 }
 
-/// One number of a transform, by the definition. Halves are summed apart, so that errors stay small.
+/// One number of a transform, by the definition. Halves are summed separately, so that errors stay small.
 fn sum(x: &[f64], turns: &[(f64, f64)], k: usize, first: usize) -> [f64; 2] {
     let n = turns.len();
     if x.len() > 64 {
@@ -44,7 +44,7 @@ fn turns(n: usize, inverse: bool) -> Vec<(f64, f64)> {
     (0..n).map(|k| twiddle(k, n)).map(|(c, s)| (c, if inverse { -s } else { s })).collect()
 }
 
-/// The transform: of each residue of the places modulo the least prime factor, put together; by the definition of a prime.
+/// The transform: from those of the residue classes modulo the least prime factor, or by the definition for a prime.
 fn reference(x: &[f64], inverse: bool) -> Vec<f64> {
     let n = x.len() / 2;
     let turns = turns(n, inverse);
@@ -64,7 +64,7 @@ fn reference(x: &[f64], inverse: bool) -> Vec<f64> {
     (0..n).flat_map(number).collect()
 }
 
-/// The error, as a part of the length of the whole vector, in units of the last place of `T` for each pass of two.
+/// The error relative to the norm of the vector, in units of the last place of `T` for each pass of radix 2.
 fn units<T: Number>(y: &[T], right: &[f64]) -> f64 {
     assert_eq!(y.len(), right.len());
     let eps = if size_of::<T>() == 4 { f64::from(f32::EPSILON) } else { f64::EPSILON };
@@ -81,7 +81,7 @@ fn check<T: Number>(what: &str, y: &[T], right: &[f64]) {
     assert!(units < 1.0, "{what}: {units} units");
 }
 
-/// Memory that is full of NaN, so that what is read before it is written shows.
+/// Memory full of NaN, so that a read before a write shows.
 fn room<T: Number>(numbers: usize) -> Vec<T> {
     vec![T::of(f64::NAN); numbers]
 }
@@ -90,12 +90,12 @@ fn run<T: Number>(plan: &Plan<T>, x: &[T], inverse: bool) -> Vec<T> {
     let (read, written) = plan.lengths(inverse);
     let count = x.len() / read;
     let mut y = room(count * written);
-    // SAFETY: both have so many rows, and there is room.
+    // SAFETY: both have `count` rows, and there is room.
     unsafe { plan.run(x.as_ptr(), y.as_mut_ptr(), count, inverse, room(plan.room()).as_mut_ptr()) };
     y
 }
 
-/// One row, in pieces, the last first.
+/// One row, in blocks, in reverse order.
 fn pieces<T: Number>(plan: &Plan<T>, x: &[T], inverse: bool) -> Vec<T> {
     let (mut shared, mut y) = (room(plan.shared_room()), room(plan.lengths(inverse).1));
     for (stage, blocks) in plan.stages(inverse).enumerate() {
@@ -131,7 +131,7 @@ fn all<T: Number>(mut f: impl FnMut(&'static Kernels<T>)) {
     T::all_kernels().into_iter().for_each(&mut f);
 }
 
-/// Rows of `n` complex or real numbers, both ways, so many as a number of lanes says, by all kernels.
+/// Rows of `n` complex or real numbers, in both directions, by all kernels; `counts` gives the numbers of rows for a lane count.
 fn check_rows<T: Number>(n: usize, real: bool, counts: impl Fn(usize) -> Vec<usize>) {
     for inverse in [false, true] {
         let (mut given, mut right) = (Vec::new(), Vec::new());
@@ -155,7 +155,7 @@ fn check_rows<T: Number>(n: usize, real: bool, counts: impl Fn(usize) -> Vec<usi
                 let what = format!("{count} rows of {n}, {} lanes, real {real}, inverse {inverse}", kernels.lanes);
                 for (y, right) in y.chunks(written).zip(&right) {
                     check(&what, y, right);
-                    // The sum, and the difference of even and odd ones.
+                    // The sum, and the alternating sum.
                     if real && !inverse {
                         assert!(y[1] == T::of(0.0) && (n % 2 == 1 || y[n + 1] == T::of(0.0)), "{what}");
                     }
@@ -183,8 +183,8 @@ fn short_rows_of_all_lengths_are_right() {
     short_rows_are_right::<f64>();
 }
 
-/// One, two and three rows of one panel or a half, to results that begin at a line of the caches, which are panels meanwhile, and
-/// to others. Columns are left over of some.
+/// One, two and three rows of one panel or half a panel, to results that are aligned to a cache line, which serve as panels, and
+/// to others. Some have a last block that overlaps.
 fn woven_rows_are_right<T: Number>() {
     all::<T>(|kernels| {
         for n in [32, 56, 64, 120, 128, 240, 256, 1000, 1008, 1024, 1500] {
@@ -195,7 +195,7 @@ fn woven_rows_are_right<T: Number>() {
                 let results = [0, 1].map(|beside| {
                     let mut y = vec![T::of(7.0); 2 * n * count + 65];
                     let first = y.as_ptr().align_offset(64) + beside;
-                    // SAFETY: there are so many rows from there on, and room.
+                    // SAFETY: there are `count` rows from there on, and room.
                     unsafe { plan.run(x.as_ptr(), y[first..].as_mut_ptr(), count, inverse, room.as_mut_ptr()) };
                     let (before, y) = y.split_at(first);
                     let (y, after) = y.split_at(2 * n * count);
@@ -235,7 +235,7 @@ fn long_rows_are_right_in_one_piece_and_in_many() {
     long_rows_are_right::<f64>();
 }
 
-/// The sums of some of the numbers, and the length of all of them.
+/// Compares some of the numbers with sums, and the norm of all of them.
 fn is_as_right_as_few<T: Number>(n: usize) {
     let x = numbers::<T>(2 * n, 1);
     let y = run(&Plan::complex(n, false), &x, false);
@@ -273,7 +273,7 @@ fn columns_are_right<T: Number>() {
         for n in LENGTHS {
             let plan = Columns::with(n, kernels).expect("a length of small factors");
             for (count, inverse) in [(1, true), (kernels.lanes.div_ceil(2), false), (kernels.lanes, true)] {
-                // Columns beside them are left alone.
+                // Other columns are not changed.
                 let width = count + 3;
                 let x = numbers::<T>(2 * n * width, n as u64);
                 let mut room = room(plan.room());
@@ -319,7 +319,7 @@ fn no_numbers_have_a_plan() {
     }
 }
 
-/// An impulse, of which every number of the transform is known exactly.
+/// An impulse: every number of its transform is known exactly.
 #[test]
 fn the_transform_of_an_impulse_is_the_twiddles() {
     for n in [12, 97, 1024, 3003] {
@@ -341,7 +341,7 @@ fn twiddles_are_as_right_as_f64_can_be() {
             assert!((cos - angle.cos()).abs() < 1e-15 && (minus_sin + angle.sin()).abs() < 1e-15, "{k} of {n}");
         }
     }
-    // Where they are simple they are exact.
+    // Simple ones are exact.
     assert_eq!(
         [twiddle(0, 12), twiddle(3, 12), twiddle(6, 12), twiddle(9, 12)],
         [(1.0, 0.0), (0.0, -1.0), (-1.0, 0.0), (0.0, 1.0)]
@@ -355,7 +355,7 @@ fn plans_that_are_kept_are_bounded() {
         assert_eq!(KEPT.get(n, n % 2 == 0, |n, _| n), n);
     }
     assert!(
-        KEPT.0.lock().expect("nobody has panicked").as_ref().is_some_and(|plans| plans.len() <= Kept::<usize>::MOST)
+        KEPT.0.lock().expect("no thread has panicked").as_ref().is_some_and(|plans| plans.len() <= Kept::<usize>::MOST)
     );
 }
 

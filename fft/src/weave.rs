@@ -1,25 +1,25 @@
-//! The first pass over one row or two.
+//! The first pass over one or two rows.
 
 use crate::butterfly::{Constant, Number, butterfly};
 use crate::lanes::{Lanes, READ_SOON, WRITE};
 use crate::pass::align_frame;
 use crate::woven::first_column;
 
-/// The transform of the columns of matrices, times turns, into a panel of the transposed matrices: of one matrix that has as many
-/// rows as there are lanes, or of two that have half as many.
+/// The transform of the columns of matrices, times twiddles, into a panel of the transposed matrices: of one matrix with one row
+/// per lane, or of two with half as many rows.
 pub struct Weave<T> {
     /// The complex numbers of the matrices.
     pub from: [*const T; 2],
-    /// At least as many as lanes.
+    /// The number of columns, at least that of lanes.
     pub columns: usize,
     /// For each block of columns, and each element, a register of cosines and one of sines.
     pub turns: *const T,
     pub to: *mut T,
-    /// Whether the place of the next block is asked for.
+    /// Whether the target of the next block is prefetched.
     pub far: bool,
 }
 
-/// A block of columns, transformed and turned.
+/// Transforms a block of columns, and multiplies it by twiddles.
 ///
 /// # Safety
 /// As [`weave`].
@@ -32,12 +32,12 @@ unsafe fn transform<V: Lanes<Part: Constant>, const R: usize, const REVERSE: boo
 ) -> [Number<V>; R] {
     // SAFETY: the caller's promise.
     unsafe {
-        // The inverse transform is that of numbers whose parts are exchanged, before it and after it.
+        // The inverse transform exchanges real and imaginary parts before and after the transform.
         let load = |k: usize| {
             let x = Number::<V>::load(from.add(2 * k * columns), true);
             if REVERSE { Number(x.1, x.0) } else { x }
         };
-        // Loops of their own, here and below: the compiler keeps arrays in registers if the loops over them are simple.
+        // Separate loops, here and below: the compiler keeps arrays in registers if the loops over them are simple.
         let mut k = 0;
         while k < R {
             V::prefetch::<READ_SOON>(from.wrapping_add(2 * k * columns + ahead));
@@ -60,7 +60,7 @@ unsafe fn transform<V: Lanes<Part: Constant>, const R: usize, const REVERSE: boo
 }
 
 /// # Safety
-/// The CPU has the instructions of `V`, which has `R` lanes or twice as many. There are so many numbers, turns, and elements of the
+/// The CPU has the instructions of `V`, which has `R` lanes or twice as many. There are all numbers, turns, and elements of the
 /// panel, which does not overlap the numbers.
 #[inline(always)]
 pub(crate) unsafe fn weave<V: Lanes<Part: Constant>, const R: usize, const REVERSE: bool>(of: &Weave<V::Part>) {
@@ -68,7 +68,7 @@ pub(crate) unsafe fn weave<V: Lanes<Part: Constant>, const R: usize, const REVER
     let blocks = of.columns.div_ceil(V::LANES);
     for block in 0..blocks {
         let first = first_column(block, of.columns, V::LANES);
-        // To the next block, which is asked for, or to the first of the next rows.
+        // The prefetch distance: to the next block, or to the first one of the next rows.
         let ahead = 2 * if block + 1 < blocks { V::LANES } else { V::LANES * of.columns - first };
         // SAFETY: the caller's promise.
         unsafe {
@@ -101,7 +101,7 @@ pub(crate) unsafe fn weave<V: Lanes<Part: Constant>, const R: usize, const REVER
     }
 }
 
-/// The transposed tile, as one part of the elements of a panel.
+/// Writes the transposed tile, as the real or the imaginary parts of the elements of a panel.
 ///
 /// # Safety
 /// As [`weave`].

@@ -1,5 +1,5 @@
-//! `s![1..-1, .., 0, ..;2, None, &mask]`: each place becomes an `IndexItem`. Ranges are taken apart here, so that no range
-//! with a negative end is ever a Rust range, which `clippy` would take for an empty one.
+//! `s![1..-1, .., 0, ..;2, None, &mask]`: each item becomes an `IndexItem`. Ranges are parsed here, so that a range with a negative
+//! end is never a Rust range, which `clippy` would report as empty.
 
 use proc_macro2::TokenStream as Tokens;
 use quote::quote;
@@ -9,7 +9,7 @@ use syn::{Expr, ExprRange, RangeLimits, Result, Token};
 
 pub struct Items(Punctuated<Item, Token![,]>);
 
-/// An expression, and for a range a step: `1..5;2`.
+/// An expression, with an optional step for a range: `1..5;2`.
 struct Item {
     at: Expr,
     step: Option<Expr>,
@@ -23,16 +23,16 @@ impl Parse for Items {
 
 impl Parse for Item {
     fn parse(input: ParseStream<'_>) -> Result<Item> {
-        // Three dots are no expression of Rust's.
+        // Three dots are not a Rust expression.
         if input.peek(Token![...]) {
             input.parse::<Token![...]>()?;
-            return Ok(Item { at: syn::parse_quote!(::cotangent::Ellipsis), step: None });
+            return Ok(Item { at: syn::parse_quote!(::cotangent::arguments::Ellipsis), step: None });
         }
         let at: Expr = input.parse()?;
         let step = if input.peek(Token![;]) {
             input.parse::<Token![;]>()?;
             if !matches!(at, Expr::Range(_)) {
-                return Err(syn::Error::new_spanned(&at, "only a range has a step"));
+                return Err(syn::Error::new_spanned(&at, "only a range can have a step"));
             }
             Some(input.parse()?)
         } else {
@@ -45,10 +45,10 @@ impl Parse for Item {
 pub fn expand(Items(items): &Items) -> Tokens {
     let items = items.iter().map(|Item { at, step }| match at {
         Expr::Range(range) => slice(range, step.as_ref()),
-        Expr::Path(path) if path.path.is_ident("None") => quote!(::cotangent::IndexItem::NewDim),
-        other => quote!(::cotangent::IndexItem::from(#other)),
+        Expr::Path(path) if path.path.is_ident("None") => quote!(::cotangent::arguments::IndexItem::NewDim),
+        other => quote!(::cotangent::arguments::IndexItem::from(#other)),
     });
-    quote!(::cotangent::Index::new(::std::vec![#(#items),*]))
+    quote!(::cotangent::arguments::Index::new(::std::vec![#(#items),*]))
 }
 
 fn slice(range: &ExprRange, step: Option<&Expr>) -> Tokens {
@@ -58,9 +58,9 @@ fn slice(range: &ExprRange, step: Option<&Expr>) -> Tokens {
     };
     let (from, to) = (end(&range.start), end(&range.end));
     let slice = match range.limits {
-        RangeLimits::HalfOpen(_) => quote!(::cotangent::Slice::new(#from, #to)),
-        RangeLimits::Closed(_) => quote!(::cotangent::Slice::inclusive(#from, #to)),
+        RangeLimits::HalfOpen(_) => quote!(::cotangent::arguments::Slice::new(#from, #to)),
+        RangeLimits::Closed(_) => quote!(::cotangent::arguments::Slice::inclusive(#from, #to)),
     };
     let step = step.map(|step| quote!(.step((#step) as isize)));
-    quote!(::cotangent::IndexItem::Slice(#slice #step))
+    quote!(::cotangent::arguments::IndexItem::Slice(#slice #step))
 }

@@ -17,7 +17,7 @@ pub fn derive_module(input: TokenStream) -> TokenStream {
     module::expand(&input).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// Declares the methods of an `impl Tensor` that are marked `#[op(..)]` as operations; for use inside `cotangent` alone.
+/// Declares the methods of an `impl Tensor` that are marked `#[op(..)]` as operations; for use inside `cotangent` only.
 #[proc_macro_attribute]
 pub fn ops(list: TokenStream, block: TokenStream) -> TokenStream {
     let list = parse_macro_input!(list as Option<syn::Ident>);
@@ -25,8 +25,7 @@ pub fn ops(list: TokenStream, block: TokenStream) -> TokenStream {
     ops::expand(list, block).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// Lets the errors of a public function bear its name, or the one given, and its caller's line; for use inside `cotangent`
-/// alone.
+/// Puts the name of a public function, or the one given, and its caller's line on its errors; for use inside `cotangent` only.
 #[proc_macro_attribute]
 pub fn named(name: TokenStream, function: TokenStream) -> TokenStream {
     let name = parse_macro_input!(name as Option<syn::LitStr>);
@@ -42,22 +41,22 @@ pub fn named(name: TokenStream, function: TokenStream) -> TokenStream {
     .into()
 }
 
-/// On the setter of an option: one of integers takes just its own type, as a plain `2` turns into no other than `i32`; for use
-/// inside `cotangent` alone.
+/// For the setter of an option: a setter of an integer takes exactly its type, since the literal `2` converts only from `i32`; for use
+/// inside `cotangent` only.
 #[proc_macro_attribute]
 pub fn setter(_: TokenStream, function: TokenStream) -> TokenStream {
     let function = syn::parse_macro_input!(function as syn::ItemFn);
     options::setter(function).into()
 }
 
-/// Declares the `new` of an `impl` block as that of a layer; for use inside `cotangent` alone.
+/// Declares the `new` of an `impl` block as that of a layer; for use inside `cotangent` only.
 #[proc_macro_attribute]
 pub fn layer(_: TokenStream, block: TokenStream) -> TokenStream {
     let block = parse_macro_input!(block as syn::ItemImpl);
     ops::expand_layer(block).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// An index as Python writes it between brackets: `cotangent::s` documents it.
+/// An index as between brackets in Python: `cotangent::s` documents it.
 #[proc_macro]
 pub fn s(input: TokenStream) -> TokenStream {
     let items = parse_macro_input!(input as index::Items);
@@ -78,7 +77,7 @@ pub fn unit_tests(_: TokenStream, module: TokenStream) -> TokenStream {
     unit_tests::expand_module(module).into()
 }
 
-/// Declares a function as a unit test, which `tests/internals` runs; for use inside `cotangent` alone.
+/// Declares a function as a unit test, which `tests/internals` runs; for use inside `cotangent` only.
 #[proc_macro_attribute]
 pub fn unit_test(_: TokenStream, function: TokenStream) -> TokenStream {
     let function = parse_macro_input!(function as syn::ItemFn);

@@ -1,5 +1,4 @@
-//! `#[derive(Module)]`. For every field that is not plain data the macro writes one line into each of `Visit`'s visits, and
-//! one into its copy:
+//! `#[derive(Module)]`. For every field that is not plain data the macro generates one line in each method of `Visit`:
 //!
 //! ```text
 //! #[derive(Module)]
@@ -14,7 +13,7 @@
 //! }
 //! ```
 //!
-//! For an enum it does so for the fields of each variant; a variant with one unnamed field is that field.
+//! For an enum it does so for the fields of each variant. A variant with one unnamed field is treated as that field.
 
 use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote, quote_spanned};
@@ -24,7 +23,7 @@ use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, Ident, LitStr, Mem
 
 pub fn expand(input: &DeriveInput) -> Result<Tokens> {
     if let Some(attribute) = input.attrs.iter().find(|a| a.path().is_ident("module")) {
-        return Err(Error::new(attribute.span(), "#[module(..)] belongs on a field"));
+        return Err(Error::new(attribute.span(), "#[module(..)] is only allowed on a field"));
     }
     let kind = input.ident.unraw().to_string();
     let arms: Vec<Arm> = match &input.data {
@@ -44,7 +43,7 @@ pub fn expand(input: &DeriveInput) -> Result<Tokens> {
     let visits = arms.iter().map(Arm::visit);
     let visits_mut = arms.iter().map(Arm::visit_mut);
     let clones = arms.iter().map(Arm::clone);
-    // A value of an enum without variants does not exist.
+    // An enum without variants has no values.
     let nothing = arms.is_empty().then(|| quote!(_ => ::core::unreachable!()));
     Ok(quote! {
         #[automatically_derived]
@@ -75,7 +74,7 @@ struct Arm {
     kind: String,
     path: Tokens,
     fields: Vec<Bound>,
-    /// Whether it stands for its only field.
+    /// Whether it is treated as its only field.
     transparent: bool,
 }
 
@@ -127,7 +126,7 @@ impl Arm {
         let (pattern, kind) = (self.pattern(), &self.kind);
         let parts = self.fields.iter().filter(|field| field.role == Role::Module);
         let lines = parts.map(|Bound { variable, name, ty, .. }| {
-            // At the field's type, so that a type that does not fit is reported there.
+            // With the span of the field's type, so that a wrong type is reported there.
             if self.transparent {
                 return quote_spanned!(ty.span()=> ::cotangent::nn::Visit::#method(#variable, visitor););
             }
@@ -163,7 +162,7 @@ impl Role {
             Role::parse(attribute, &mut skip, &mut rename)?;
         }
         if let (true, Some(name)) = (skip, &rename) {
-            return Err(Error::new(name.span(), "a field that is skipped has no name"));
+            return Err(Error::new(name.span(), "a skipped field cannot be renamed"));
         }
         let plain = rename.is_none() && is_plain(&field.ty);
         Ok((if skip || plain { Role::Skip } else { Role::Module }, rename))
@@ -180,9 +179,11 @@ impl Role {
                 Ok(())
             }
             Some(ident) if ident == "param" => {
-                Err(meta.error("a parameter is a field of type `Parameter`, without a mark"))
+                Err(meta.error("a parameter must be a field of type `Parameter`, without an attribute"))
             }
-            Some(ident) if ident == "buffer" => Err(meta.error("a buffer is a field of type `Buffer`, without a mark")),
+            Some(ident) if ident == "buffer" => {
+                Err(meta.error("a buffer must be a field of type `Buffer`, without an attribute"))
+            }
             _ => Err(meta.error("expected `skip` or `rename = \"..\"`")),
         })
     }

@@ -1,10 +1,9 @@
 //! `#[ops]` on an `impl Tensor` block: from the signature of each method marked `#[op(..)]` come
 //!
-//! - the public method, which puts its name and the caller's line on errors. Arguments of type `impl Into<T>` arrive in the
-//!   body as `T`, and those of type `&[impl AsRef<Tensor>]` as `&[&Tensor]`, so that bodies are compiled once,
-//!   with this crate;
-//! - where the last argument is called `options`, two of them: `name`, with the defaults, and `name_with`, whose documentation
-//!   has those examples of `name` that call it;
+//! - the public method, which puts its name and the caller's line on errors. Arguments of type `impl Into<T>` are passed to the
+//!   body as `T`, and those of type `&[impl AsRef<Tensor>]` as `&[&Tensor]`, so that bodies are compiled once, with this crate;
+//! - if the last argument is called `options`, two methods: `name`, with the defaults, and `name_with`, whose documentation has
+//!   those examples of `name` that call it;
 //! - the entry of the list of operations: documentation, parameters with their types and defaults (`#[default(0)]` before an
 //!   argument), results, kind of derivative, samples and error cases, and a call from a list of arguments.
 //!
@@ -17,13 +16,26 @@
 //! }
 //! ```
 //!
-//! `#[op(..)]` knows `name` (where the method's is not the operation's), `samples` and `errors` (functions), `derivative = rule |
-//! zero | none`, `outputs = [values, indices]`, `aliases = ["amax"]`, `tolerance = 10.0` (times the usual one) and the flags
-//! `view`, `random`, `reads_layout`, `full_precision` (half precision is refused), `in_f64` (the result is of f64 whatever the
-//! dtype), `rounds` (half precision is computed in f32, and the result rounded to it but inside of an `autocast`) and `batch` (dimensions in front of those that it is told of are treated alike: its rule inside of a `vmap`).
-//! `autocast = lower | f32 | widest | own | refused` says what becomes of its floats inside of an `autocast`; `autocast_cpu` and
-//! `autocast_cuda` say it for one kind of device. `numbers = wrapped | floats` says what becomes of a number beside integers whose
-//! dtype does not have it, which is refused otherwise.
+//! `#[op(..)]` takes these settings:
+//!
+//! - `name`, if the operation's name is not the method's;
+//! - `samples` and `errors`: functions;
+//! - `derivative = rule | zero | none`;
+//! - `outputs = [values, indices]`, `aliases = ["amax"]`;
+//! - `tolerance = 10.0`: a factor of the usual tolerance of tests;
+//! - `function = linalg | fft | special | signal_windows`: it is a function of this module, and not a public method of `Tensor`;
+//! - `autocast = lower | f32 | widest | own | refused`: what its floats are cast to inside of an `autocast`; `autocast_cpu` and
+//!   `autocast_cuda` for one kind of device;
+//! - `numbers = wrapped | floats`: how to treat a number that is out of range for an integer tensor. Unless set it is refused.
+//!
+//! and these flags:
+//!
+//! - `in_place`: there is a method `name_` that changes the tensor, with the required arguments; `in_place_by_hand`: there is one,
+//!   written in `tensor/`;
+//! - `view`, `random`, `reads_layout`;
+//! - `full_precision`: half precision is refused; `in_f64`: the result is `f64` for real inputs of every dtype; `rounds`: half
+//!   precision is computed in `f32` and the result is rounded, except inside of an `autocast`;
+//! - `batch`: other dimensions are batch dimensions, which is its rule inside of a `vmap`.
 //!
 //! `#[layer]` does the same for the function `new` of a layer.
 
@@ -42,25 +54,45 @@ use types::{inner_type, last_segment};
 pub fn expand(list: Option<Ident>, mut block: ItemImpl) -> Result<Tokens> {
     let list = list.unwrap_or_else(|| Ident::new("OPS", Span::call_site()));
     let own = block.self_ty.clone();
-    let (mut items, mut bodies, mut entries) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut items, mut bodies, mut entries, mut functions) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut has_methods = false;
     for item in std::mem::take(&mut block.items) {
         match item {
             ImplItem::Fn(method) if method.attrs.iter().any(|attr| attr.path().is_ident("op")) => {
                 let op = Op::parse(method)?;
+                has_methods |= !op.is_function();
                 let parts = op.op_parts(&list, entries.len());
                 items.push(parts.public);
                 bodies.push(parts.bodies);
+                functions.push(parts.functions);
                 entries.push(op.entry());
             }
-            other => items.push(quote!(#other)),
+            other => {
+                has_methods = true;
+                items.push(quote!(#other));
+            }
         }
     }
     let ItemImpl { attrs, generics, .. } = &block;
+    // The heading of methods, if there are any.
+    let attrs = attrs.iter().filter(|attr| has_methods || !attr.path().is_ident("doc"));
+    // Each file has one such list, and `files!` takes the functions of all files together.
+    let functions = (list == "OPS").then(|| {
+        quote! {
+            #[allow(unused_imports)]
+            pub(crate) mod namespace {
+                use super::*;
+                #(#functions)*
+            }
+        }
+    });
     Ok(quote! {
         #(#attrs)*
         impl #generics #own {
             #(#items)*
         }
+
+        #functions
 
         #(#bodies)*
 
@@ -68,12 +100,12 @@ pub fn expand(list: Option<Ident>, mut block: ItemImpl) -> Result<Tokens> {
     })
 }
 
-/// `#[layer]` on an `impl` block: its `new` gets what an operation gets, and the block the constant `LAYER`, an entry of the
+/// `#[layer]` on an `impl` block: its `new` is treated like an operation, and the block gets the constant `LAYER`, an entry of the
 /// list of layers.
 pub fn expand_layer(mut block: ItemImpl) -> Result<Tokens> {
     let own = block.self_ty.clone();
     let Some(kind) = last_segment(&own).map(|segment| segment.ident.to_string()) else {
-        return Err(Error::new(own.span(), "a layer is a type with a name"));
+        return Err(Error::new(own.span(), "a layer must be a named type"));
     };
     let mut items = Vec::new();
     for item in std::mem::take(&mut block.items) {
@@ -107,13 +139,13 @@ struct Param {
     default: Option<Tokens>,
 }
 
-/// How an argument comes from the caller into the body.
+/// How an argument is passed to the body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Passing {
     AsIs,
     /// By `into()`.
     Into,
-    /// A slice of what can be seen as tensors, as a slice of references.
+    /// A slice of `impl AsRef<Tensor>`, as a slice of references.
     Tensors,
 }
 
@@ -140,7 +172,7 @@ impl Op {
                 FnArg::Receiver(_) => receiver = true,
                 FnArg::Typed(typed) => {
                     let Pat::Ident(pat) = &*typed.pat else {
-                        return Err(Error::new(typed.pat.span(), "an argument of an operation has a name"));
+                        return Err(Error::new(typed.pat.span(), "an argument of an operation must be a plain name"));
                     };
                     let default = typed.attrs.iter().find(|attr| attr.path().is_ident("default"));
                     let default = default.map(|attr| attr.meta.require_list().map(|list| list.tokens.clone()));
@@ -160,6 +192,11 @@ impl Op {
 
     fn name(&self) -> String {
         self.settings.name.as_ref().map_or_else(|| self.method.sig.ident.to_string(), LitStr::value)
+    }
+
+    /// Whether it is a function of a namespace.
+    fn is_function(&self) -> bool {
+        self.settings.function.is_some()
     }
 
     fn inner_name(&self) -> Ident {

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream as Tokens;
 use quote::ToTokens;
 use syn::{FnArg, GenericArgument, ItemFn, PathArguments, Type, TypeParamBound};
 
-/// Makes `impl Into<usize>` in a signature `usize`; so for all integers.
+/// Replaces `impl Into<usize>` in a signature by `usize`, and likewise for all integers.
 pub fn setter(mut function: ItemFn) -> Tokens {
     let mut changed = false;
     for arg in &mut function.sig.inputs {
@@ -29,7 +29,7 @@ fn integer_in(ty: &Type) -> Option<Type> {
     let PathArguments::AngleBracketed(args) = &segment.arguments else { return None };
     let Some(GenericArgument::Type(inner)) = args.args.first() else { return None };
     let mut inner = inner;
-    // What another macro has put together stands in a group.
+    // Tokens from another macro are in a group.
     while let Type::Group(group) = inner {
         inner = &group.elem;
     }

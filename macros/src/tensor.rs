@@ -1,4 +1,4 @@
-//! `tensor!([[1.0, 2.0], [3.0, 4.0]])`: literals without a type get PyTorch's, `f32` and `i64`, instead of Rust's.
+//! `tensor!([[1.0, 2.0], [3.0, 4.0]])`: untyped literals get PyTorch's default types, `f32` and `i64`, instead of Rust's.
 
 use proc_macro2::TokenStream as Tokens;
 use quote::quote;
@@ -26,11 +26,11 @@ impl Parse for Literal {
 }
 
 pub fn expand(literal: &mut Literal) -> Tokens {
-    // Beside a variable, or a literal with a type, Rust finds the type of the others.
+    // With a variable or a typed literal, Rust infers the type of the others.
     let untyped = is_untyped(&literal.values);
-    // A float among them makes all literals floats, as in Python.
+    // One float makes all literals floats, as in Python.
     let floats = untyped && has_float(&literal.values);
-    // Where a dtype may follow, the literals keep all their digits until it is known.
+    // If a dtype may follow, the literals are f64, so that no digits are lost.
     let float = if literal.options.is_some() { "f64" } else { "f32" };
     if untyped {
         give_types(&mut literal.values, floats.then_some(float), float);
@@ -72,7 +72,7 @@ fn has_float(expr: &Expr) -> bool {
     }
 }
 
-/// Integers become floats of the type `ints`, if there is one.
+/// Adds type suffixes to untyped literals. Integers become floats of the type `ints`, if given.
 fn give_types(expr: &mut Expr, ints: Option<&str>, float_type: &str) {
     match expr {
         Expr::Lit(literal) => match &literal.lit {

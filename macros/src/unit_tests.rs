@@ -1,25 +1,25 @@
 //! Unit tests that are part of the library with the feature `samples`.
 //!
-//! `cargo test` would compile the whole library a second time for tests in the usual form. Each function
+//! For ordinary tests `cargo test` would compile the whole library a second time. Each function
 //!
 //! ```ignore
 //! #[test]
 //! fn name() -> Result<()> { .. }
 //! ```
 //!
-//! becomes itself, and an entry of the list that `tests/internals` reads:
+//! is kept, and gets an entry in the list that `tests/internals` reads:
 //!
 //! ```ignore
 //! inventory::submit!(UnitTest { name: "cotangent::module::tests::name", run: || Outcome::outcome(name()) });
 //! ```
 //!
-//! With `cargo test --lib --features samples` they are usual tests, which sanitizers and Miri run.
+//! With `cargo test --lib --features samples` they are ordinary tests, for sanitizers and Miri.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Item, ItemFn, ItemMod};
 
-/// The function, and its entry of the list.
+/// The function, and its entry in the list.
 pub fn expand(function: &ItemFn) -> TokenStream {
     let name = &function.sig.ident;
     let text = name.to_string();

@@ -7,8 +7,8 @@
     >>> w.grad.shape
     cotangent.Size([2])
 
-Functions and methods are PyTorch's; the module is also a namespace of the Python array API standard, and where the two
-differ the functions of the module are the standard's and the methods of tensors are PyTorch's. The README has the list.
+Functions and methods follow PyTorch. The module also follows the Python array API standard: where the two differ, its
+functions follow the standard and the methods of tensors follow PyTorch. The README has the list.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from ._cotangent import (
     uint64,
 )
 
-# Every operation of the list is a function of the module; what differs in the standard follows.
+# Every operation of the list is a function of the module; those that differ in the standard follow.
 globals().update(_cotangent._functions)
 
-from . import _methods  # noqa: E402
+from ._core import methods as _methods  # noqa: E402
 
-# The same by functions and methods: PyTorch's by `dim`, the standard's by `axis`, which it has by name alone.
+# The same as functions and methods: PyTorch's with `dim`, the standard's with the keyword `axis`.
 max, min, median, nanmedian, norm = Tensor.max, Tensor.min, Tensor.median, Tensor.nanmedian, Tensor.norm
 repeat_interleave, tile = _methods.repeat_interleave, _methods.tile
 std, var, std_mean, var_mean, Size = _methods.std, _methods.var, _methods.std_mean, _methods.var_mean, _methods.Size
-from ._dtypes import *  # noqa: E402, F403
-from ._creation import *  # noqa: E402, F403
-from ._standard import *  # noqa: E402, F403
-from ._forms import *  # noqa: E402, F403
+from ._core.dtypes import *  # noqa: E402, F403
+from ._core.creation import *  # noqa: E402, F403
+from ._core.standard import *  # noqa: E402, F403
+from ._core.forms import *  # noqa: E402, F403
 from . import autograd, cuda, data, func, io, linalg, random, special, train  # noqa: E402
-from ._devices import get_default_device, set_default_device  # noqa: E402
-from ._modes import enable_grad, inference_mode, is_inference_mode_enabled, no_grad, set_grad_enabled  # noqa: E402
+from ._core.devices import get_default_device, set_default_device  # noqa: E402
+from ._core.modes import enable_grad, inference_mode, is_inference_mode_enabled, no_grad, set_grad_enabled  # noqa: E402
 from .func import vmap  # noqa: E402
 from .io import load, save  # noqa: E402
 from .random import (  # noqa: E402
@@ -71,17 +71,17 @@ from .random import (  # noqa: E402
     set_rng_state,
 )
 
-# The operation `fft` has the name of the module, which would hide it: it is `fft.fft`.
+# The operation `fft` would hide the module of this name: it is `fft.fft`.
 fft = __import__("importlib").import_module(".fft", __name__)
 
 # PyTorch's other names of dtypes.
 double, float, half, short, int, long = float64, float32, float16, int16, int32, int64
 cfloat, cdouble = complex64, complex128
-# PyTorch has files for them.
-__import__("importlib").import_module("._aliases", __name__).alias(__name__, "_tensor functional serialization")
+# PyTorch has submodules of these names.
+__import__("importlib").import_module("._core.aliases", __name__).alias(__name__, "_tensor functional serialization")
 __array_api_version__ = "2025.12"
 
-# What there is in place of some of PyTorch's names, for the message.
+# Alternatives to some of PyTorch's names, for the error message.
 _INSTEAD = {
     "hub": "load files that you have with cotangent.load; nothing is fetched",
     "onnx": "nothing is exported; cotangent.io.save_safetensors is read by others",
@@ -93,10 +93,10 @@ _INSTEAD = {
     "version": "cotangent.__version__ is the version",
 }
 
-# Modules that are imported when they are asked for: most programs need some of them, and `import cotangent` is quick.
+# Modules that are imported on first access, so that `import cotangent` is fast.
 _MODULES = ("accelerator", "amp", "array_api", "backends", "compiler", "distributed", "distributions", "jit", "multiprocessing",
             "nn", "optim", "signal", "sparse", "testing", "types", "utils")
-# Names whose modules are imported when they are asked for.
+# Names whose modules are imported on first access.
 _ELSEWHERE = {"sparse_coo_tensor": "sparse", "sparse_csr_tensor": "sparse", "spmm": "sparse", "autocast": "amp", "GradScaler": "amp", "is_autocast_enabled": "amp", "set_printoptions": "_text"} | dict.fromkeys(
     ("compile", "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
      "get_float32_matmul_precision", "set_num_interop_threads", "get_num_interop_threads", "set_flush_denormal",
@@ -112,7 +112,7 @@ def __getattr__(name: str):
     if name in _ELSEWHERE:
         return getattr(importlib.import_module("cotangent." + _ELSEWHERE[name]), name)
     if name.endswith("_") and not name.startswith("_") and hasattr(Tensor, name):
-        # PyTorch's functions that change their first argument.
+        # PyTorch's in-place functions.
         return getattr(Tensor, name)
     instead = _INSTEAD.get(name)
     raise AttributeError(f"module 'cotangent' has no attribute {name!r}" + (f": {instead}" if instead else ""))

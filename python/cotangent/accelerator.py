@@ -1,4 +1,4 @@
-"""The GPU, if there is one, whatever its kind: PyTorch's ``torch.accelerator``."""
+"""The GPU, if there is one: PyTorch's ``torch.accelerator``."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """How many there are."""
+    """The number of GPUs."""
     return _c._device_count()
 
 
 def current_accelerator(check_available=False):
-    """The GPU that is there, or None."""
+    """The device of the GPU, or None."""
     return _c.device("cuda") if is_available() else None
 
 
 def current_device_index() -> int:
-    """The number of the GPU that ``"cuda"`` stands for, which is the first."""
+    """The index of the GPU that ``"cuda"`` stands for, which is 0."""
     return 0
 
 
 def synchronize(device=None) -> None:
-    """Waits until a GPU has done what it was told."""
+    """Waits until a GPU has finished its work."""
     from . import cuda
 
     cuda.synchronize(device)

@@ -5,28 +5,28 @@ from __future__ import annotations
 import functools
 import warnings
 
-from . import _aliases
+from ._core import aliases as _aliases
 from . import _cotangent as _c
 
 _aliases.alias(__name__, "autocast_mode grad_scaler")
 
 
 class autocast:
-    """Operations inside of it compute in half precision where that is safe: a context manager, and a decorator.
+    """Computes operations in half precision where that is safe: a context manager and a decorator.
 
-    On the CPU it computes in ``bfloat16``, on GPUs in ``float16``, unless a dtype is given. It holds for this thread, and for
-    tensors on all devices.
+    The default dtype is ``bfloat16`` for the CPU and ``float16`` for GPUs. It applies to this thread, and to tensors on all
+    devices.
     """
 
     def __init__(self, device_type="cpu", dtype=None, enabled=True, cache_enabled=None):
         device_type = device_type.split(":")[0]
         if device_type not in ("cpu", "cuda"):
-            raise RuntimeError(f"autocast: there is no device {device_type!r}: it is cpu or cuda")
+            raise RuntimeError(f"autocast: device_type must be 'cpu' or 'cuda', got {device_type!r}")
         if device_type == "cuda" and enabled:
             from . import cuda
 
             if not cuda.is_available():
-                warnings.warn("autocast: there is no GPU: nothing is cast")
+                warnings.warn("autocast: there is no GPU, autocast is disabled")
                 enabled = False
         self.device = device_type
         self.fast_dtype = (_c.float16 if device_type == "cuda" else _c.bfloat16) if dtype is None else dtype
@@ -49,12 +49,12 @@ class autocast:
 
 
 def is_autocast_enabled():
-    """Whether this thread is inside of an ``autocast``."""
+    """Whether this thread is inside an ``autocast``."""
     return _c._autocast_dtype() is not None
 
 
 def custom_fwd(fwd=None, *, device_type="cuda", cast_inputs=None):
-    """Decorates ``forward`` of an ``autograd.Function``: with ``cast_inputs`` its floats are cast, and it runs without autocast."""
+    """Decorates ``forward`` of an ``autograd.Function``: with ``cast_inputs`` it casts float inputs and runs without autocast."""
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
@@ -79,7 +79,7 @@ def _cast(value, dtype):
 
 
 def custom_bwd(bwd=None, *, device_type="cuda"):
-    """Decorates ``backward`` of an ``autograd.Function``: it runs with or without autocast as the forward did."""
+    """Decorates ``backward`` of an ``autograd.Function``: it runs with the autocast state of the forward pass."""
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 
@@ -92,30 +92,30 @@ def custom_bwd(bwd=None, *, device_type="cuda"):
 
 
 class GradScaler:
-    """Scales losses, so that small gradients of ``float16`` do not vanish, and leaves out steps with infinite gradients."""
+    """Scales losses, so that small gradients of ``float16`` do not vanish, and skips steps with infinite gradients."""
 
     def __init__(self, device="cuda", init_scale=65536.0, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
         self._own = _c._GradScaler(init_scale, growth_factor, backoff_factor, growth_interval, enabled)
         self._enabled = enabled
 
     def scale(self, outputs):
-        """The loss times the scale; of a list or tuple, each."""
+        """The loss times the scale; for a list or tuple, each loss."""
         if isinstance(outputs, (list, tuple)):
             return type(outputs)(self.scale(x) for x in outputs)
         return self._own.scale(outputs)
 
     def unscale_(self, optimizer):
-        """Divides the gradients by the scale, where something is done with them before the step, such as clipping."""
+        """Divides the gradients by the scale, for example to clip them before the step."""
         self._own.unscale(optimizer._parameters())
 
     def step(self, optimizer, *args, **kwargs):
-        """A step of the optimiser, unless a gradient is infinite or not a number."""
+        """A step of the optimiser, unless a gradient is infinite or NaN."""
         if not self._enabled or self._own.may_step(optimizer._parameters()):
             return optimizer.step(*args, **kwargs)
         return None
 
     def update(self):
-        """Makes the scale smaller after an infinite gradient, and larger after many steps without one."""
+        """Reduces the scale after an infinite gradient, and increases it after many steps without one."""
         self._own.update()
 
     def get_scale(self):
@@ -123,18 +123,18 @@ class GradScaler:
         return self._own.get_scale()
 
     def is_enabled(self):
-        """Whether anything is scaled."""
+        """Whether scaling is enabled."""
         return self._enabled
 
     def state_dict(self):
-        """The scale, the settings, and how many steps since its last change were without an infinity."""
+        """The scale, the settings, and the number of steps without infinities since its last change."""
         if not self._enabled:
             return {}
         own = {name: value.item() for name, value in self._own.state_dict().items()}
         return {("_growth_tracker" if name == "growth_tracker" else name): value for name, value in own.items()}
 
     def load_state_dict(self, state_dict):
-        """Takes over what ``state_dict`` gave."""
+        """Loads a state of ``state_dict``."""
         if not self._enabled:
             return
         own = {name.lstrip("_"): value for name, value in state_dict.items()}

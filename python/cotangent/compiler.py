@@ -1,22 +1,22 @@
-"""PyTorch's ``torch.compiler``: nothing is compiled, and programs that ask are told so."""
+"""PyTorch's ``torch.compiler``: nothing is compiled."""
 
 from __future__ import annotations
 
-from ._hints import compile  # noqa: A004, F401
+from ._core.hints import compile  # noqa: A004, F401
 
 
 def is_compiling():
-    """No: Python runs what is called."""
+    """False: nothing is compiled."""
     return False
 
 
 def is_dynamo_compiling():
-    """No: Python runs what is called."""
+    """False: nothing is compiled."""
     return False
 
 
 def is_exporting():
-    """No: nothing is exported."""
+    """False: nothing is exported."""
     return False
 
 
@@ -36,8 +36,8 @@ def assume_constant_result(fn):
 
 
 def cudagraph_mark_step_begin():
-    """Marks nothing: calls are not recorded."""
+    """No effect: calls are not captured in CUDA graphs."""
 
 
 def reset():
-    """Forgets what has been compiled: there is nothing."""
+    """No effect: nothing is compiled."""

@@ -7,8 +7,8 @@
     cotangent.Size([2, 2]) [0, 1]
     cotangent.Size([1, 2]) [0]
 
-Workers are threads. Batches of datasets that are tensors, ``TensorDataset`` and the sources, are made by the crate without the
-interpreter; datasets and functions of Python's are called under it.
+Workers are threads. The crate loads batches of ``TensorDataset``, ``Windows`` and their subsets without the interpreter; other
+datasets and functions run with it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import weakref
 
 from . import _cotangent as _c
 from ._cotangent import Tensor, Vocabulary  # noqa: F401
-from ._samplers import (  # noqa: F401
+from ._core.samplers import (  # noqa: F401
     BatchSampler,
     DistributedSampler,
     RandomSampler,
@@ -40,25 +40,25 @@ _ops = _c._functions
 
 
 class Dataset:
-    """Samples by index: a subclass has ``__getitem__`` and ``__len__``."""
+    """A dataset by index: a subclass defines ``__getitem__`` and ``__len__``."""
 
     def __getitem__(self, index):
-        raise NotImplementedError(f"{type(self).__name__} does not say what its items are: define __getitem__")
+        raise NotImplementedError(f"{type(self).__name__} must define __getitem__")
 
     def __add__(self, other):
-        """The samples of both, one after the other."""
+        """Concatenates two datasets."""
         return ConcatDataset([self, other])
 
 
 class IterableDataset(Dataset):
-    """Samples one after the other: a subclass has ``__iter__``."""
+    """A dataset that is iterated over: a subclass defines ``__iter__``."""
 
     def __iter__(self):
-        raise NotImplementedError(f"{type(self).__name__} does not say what its items are: define __iter__")
+        raise NotImplementedError(f"{type(self).__name__} must define __iter__")
 
 
 class TensorDataset(Dataset):
-    """The rows of tensors: a sample is a tuple with one of each."""
+    """The rows of tensors: a sample is a tuple with a row of each."""
 
     def __init__(self, *tensors):
         self._source = _c._Source.tensors(tensors)
@@ -72,7 +72,7 @@ class TensorDataset(Dataset):
 
 
 class Subset(Dataset):
-    """Some samples of a dataset, by their indices."""
+    """A subset of a dataset, by indices."""
 
     def __init__(self, dataset, indices):
         self.dataset, self.indices = dataset, [int(index) for index in indices]
@@ -87,16 +87,16 @@ class Subset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """The samples of several datasets, one after the other."""
+    """Concatenates datasets."""
 
     def __init__(self, datasets):
         self.datasets = list(datasets)
         if not self.datasets:
-            raise ValueError("ConcatDataset: there are no datasets")
+            raise ValueError("ConcatDataset: datasets must not be empty")
         self.cumulative_sizes: list = []
         for dataset in self.datasets:
             if isinstance(dataset, IterableDataset):
-                raise TypeError("ConcatDataset: an IterableDataset has no indices: see ChainDataset")
+                raise TypeError("ConcatDataset: datasets must have indices, got an IterableDataset: use ChainDataset")
             self.cumulative_sizes.append(len(dataset) + (self.cumulative_sizes[-1] if self.cumulative_sizes else 0))
 
     def __getitem__(self, index):
@@ -111,7 +111,7 @@ class ConcatDataset(Dataset):
 
 
 class ChainDataset(IterableDataset):
-    """The samples of several iterable datasets, one after the other."""
+    """Concatenates iterable datasets."""
 
     def __init__(self, datasets):
         self.datasets = list(datasets)
@@ -122,15 +122,15 @@ class ChainDataset(IterableDataset):
 
 
 class StackDataset(Dataset):
-    """Several datasets side by side: a sample is a tuple, or by names a dictionary, with one of each."""
+    """Zips datasets: a sample is a tuple, or with names a dictionary, of one sample of each."""
 
     def __init__(self, *args, **kwargs):
         if bool(args) == bool(kwargs):
-            raise ValueError("StackDataset: the datasets are given by position or by name")
+            raise ValueError("StackDataset: datasets must be given by position or by name, not both")
         self.datasets = kwargs or args
         sizes = {len(dataset) for dataset in (kwargs.values() if kwargs else args)}
         if len(sizes) != 1:
-            raise ValueError(f"StackDataset: the datasets have {sorted(sizes)} samples")
+            raise ValueError(f"StackDataset: datasets must have the same length, got {sorted(sizes)}")
 
     def __getitem__(self, index):
         if isinstance(self.datasets, dict):
@@ -142,7 +142,7 @@ class StackDataset(Dataset):
 
 
 def random_split(dataset, lengths, generator=None):
-    """Parts of a dataset at random, of these lengths, or of these fractions of it."""
+    """Splits a dataset at random into parts of the given lengths or fractions."""
     lengths = list(lengths)
     if lengths and all(isinstance(x, float) for x in lengths) and math.isclose(sum(lengths), 1):
         sizes = [math.floor(len(dataset) * fraction) for fraction in lengths]
@@ -150,7 +150,7 @@ def random_split(dataset, lengths, generator=None):
             sizes[at % len(sizes)] += 1
         lengths = sizes
     if any(not isinstance(x, int) or x < 0 for x in lengths) or sum(lengths) != len(dataset):
-        raise ValueError(f"random_split: lengths of {lengths} are not those of parts of {len(dataset)} samples")
+        raise ValueError(f"random_split: lengths must be ints that add up to {len(dataset)}, or fractions that add up to 1, got {lengths}")
     order = _permutation(len(dataset), generator)
     ends = [sum(lengths[: at + 1]) for at in range(len(lengths))]
     return [Subset(dataset, order[end - length : end]) for end, length in zip(ends, lengths)]
@@ -160,7 +160,7 @@ def random_split(dataset, lengths, generator=None):
 
 
 def default_collate(batch):
-    """One batch of samples: tensors are stacked, numbers become tensors, texts lists; tuples and dictionaries keep their form."""
+    """Collates samples: tensors are stacked, numbers become tensors, texts lists; tuples and dictionaries keep their structure."""
     first = batch[0]
     if isinstance(first, Tensor):
         return _ops["stack"](batch)
@@ -169,7 +169,7 @@ def default_collate(batch):
     if isinstance(first, (bool, int)):
         return _c._tensor(batch)
     if isinstance(first, float):
-        # As PyTorch: a float of Python's has 64 bits.
+        # As in PyTorch, Python floats become float64.
         return _c._tensor(batch, dtype=_c.float64)
     if isinstance(first, (str, bytes)):
         return list(batch)
@@ -177,22 +177,22 @@ def default_collate(batch):
         return {key: default_collate([one[key] for one in batch]) for key in first}
     if isinstance(first, (tuple, list)):
         if any(len(one) != len(first) for one in batch):
-            raise ValueError(f"default_collate: samples of {sorted({len(one) for one in batch})} parts are in one batch")
+            raise ValueError(f"default_collate: samples must have equally many parts, got {sorted({len(one) for one in batch})}")
         parts = [default_collate(list(one)) for one in zip(*batch)]
         return type(first)(*parts) if hasattr(first, "_fields") else parts
-    raise TypeError(f"default_collate: samples are of type {type(first).__name__}: tensors, numbers, texts, and tuples and "
-                    "dictionaries of them have batches; give a collate_fn for others")
+    raise TypeError("default_collate: samples must be tensors, numbers, texts, or tuples or dictionaries of them, "
+                    f"got a value of type {type(first).__name__}: give a collate_fn for others")
 
 
 def default_convert(data):
-    """A sample as it is, with arrays as tensors: what a loader without batches gives."""
+    """Converts the NumPy arrays of a sample to tensors: for loaders without batching."""
     if type(data).__module__ == "numpy" and hasattr(data, "dtype"):
         return _c._tensor(data)
     if isinstance(data, collections.abc.Mapping):
         return {key: default_convert(one) for key, one in data.items()}
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*map(default_convert, data))
-    # A tuple becomes a list, as PyTorch's does.
+    # A tuple becomes a list, as in PyTorch.
     return list(map(default_convert, data)) if isinstance(data, (list, tuple)) else data
 
 
@@ -210,19 +210,19 @@ _worker = threading.local()
 
 
 class WorkerInfo:
-    """Which of the workers a thread is."""
+    """Information on the worker of a thread."""
 
     def __init__(self, id, num_workers, seed, dataset):
         self.id, self.num_workers, self.seed, self.dataset = id, num_workers, seed, dataset
 
 
 def get_worker_info():
-    """Which worker of a loader this thread is, or None."""
+    """The ``WorkerInfo`` of this thread, or None."""
     return getattr(_worker, "info", None)
 
 
 class _Begun(Dataset):
-    """A dataset whose samples are made by threads that have a number, and that have called a function before the first one."""
+    """A dataset for workers with numbers, which call ``worker_init_fn`` before their first sample."""
 
     def __init__(self, dataset, num_workers, worker_init_fn):
         self.dataset, self._workers, self._init = dataset, num_workers, worker_init_fn
@@ -242,7 +242,7 @@ class _Begun(Dataset):
 
 
 def _own(dataset):
-    """The samples of a dataset as the crate has them, or None."""
+    """The crate's version of a dataset, or None."""
     if isinstance(dataset, TensorDataset) and type(dataset).__getitem__ is TensorDataset.__getitem__:
         return dataset._source
     if type(dataset) is Windows:
@@ -255,10 +255,10 @@ def _own(dataset):
 
 
 class DataLoader:
-    """Batches of a dataset, again with every iteration.
+    """Loads batches of a dataset. Each iteration is one epoch.
 
-    ``num_workers`` threads make batches ahead. The order of an epoch follows from the seed, that of ``generator`` or one drawn
-    now, and the number of the epoch, whatever the number of workers. ``state_dict`` says where in an epoch the loader is.
+    ``num_workers`` threads load batches ahead. The order of an epoch depends on its number and on the seed (that of
+    ``generator``, or drawn now), and not on the number of workers. ``state_dict`` has the position within an epoch.
     """
 
     def __init__(self, dataset, batch_size=1, shuffle=None, sampler=None, batch_sampler=None, num_workers=0, collate_fn=None,
@@ -266,11 +266,11 @@ class DataLoader:
                  generator=None, *, seed=None, prefetch_factor=None, persistent_workers=False, pin_memory_device="",
                  in_order=True):
         if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
-            raise ValueError("DataLoader: a batch_sampler says all of batch_size, shuffle, sampler and drop_last")
+            raise ValueError("DataLoader: batch_sampler cannot be combined with batch_size, shuffle, sampler or drop_last")
         if sampler is not None and shuffle:
-            raise ValueError("DataLoader: a sampler has its own order: leave shuffle out")
+            raise ValueError("DataLoader: shuffle cannot be combined with sampler")
         if batch_size is None and drop_last:
-            raise ValueError("DataLoader: without batches there is no last one to drop")
+            raise ValueError("DataLoader: drop_last requires a batch_size, got None")
         self.dataset, self.batch_size, self.num_workers, self.drop_last = dataset, batch_size, num_workers, drop_last
         self.batch_sampler, self.generator, self.pin_memory, self.timeout = batch_sampler, generator, pin_memory, timeout
         self.worker_init_fn, self.prefetch_factor, self.persistent_workers = worker_init_fn, prefetch_factor, persistent_workers
@@ -278,7 +278,7 @@ class DataLoader:
         iterable = isinstance(dataset, IterableDataset)
         self.sampler = sampler
         if sampler is None and not iterable:
-            # What PyTorch's loader shows; the order is the crate's.
+            # For PyTorch's attribute; the crate determines the order.
             self.sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
         source = None if collate_fn is not None or iterable or batch_size is None else _own(dataset)
         collate = self.collate_fn
@@ -303,24 +303,24 @@ class DataLoader:
             return len(self.batch_sampler)
         count = self._loader.len()
         if count is None:
-            raise TypeError("DataLoader: how many batches there are is not known before")
+            raise TypeError("DataLoader: the number of batches is not known in advance")
         return count
 
     @property
     def epoch(self):
-        """The number of the epoch that the next iteration begins."""
+        """The number of the next epoch."""
         return self._loader.epoch()
 
     def set_epoch(self, epoch):
-        """Lets the next iteration be that of another epoch."""
+        """Sets the number of the next epoch."""
         self._loader.set_epoch(epoch)
 
     def state_dict(self):
-        """Where the loader is: its seed, the epoch, and how many of its batches were given."""
+        """The position of the loader: its seed, the epoch, and the number of batches returned."""
         return json.loads(self._loader.state())
 
     def load_state_dict(self, state):
-        """Lets the next iteration go on from where a loader with this state was."""
+        """Continues from a saved position with the next iteration."""
         self._loader.restore(json.dumps(state))
 
 
@@ -332,7 +332,7 @@ def _only(convert):
 
 
 class MNIST(TensorDataset):
-    """Images of digits, ``[n, 1, 28, 28]`` of uint8, and their labels: a folder with the files of MNIST or its kin."""
+    """MNIST images, ``[n, 1, 28, 28]`` of uint8, and labels, from a folder of MNIST or a data set in the same format."""
 
     def __init__(self, root, train=True):
         self.data, self.targets = _c._mnist(root, train)
@@ -340,7 +340,7 @@ class MNIST(TensorDataset):
 
 
 def digits():
-    """1797 images of 8 by 8 pixels, from 0 to 1, and their labels: a dataset that needs no file."""
+    """1797 images of digits, 8 by 8 pixels from 0 to 1, and their labels: a built-in dataset."""
     return TensorDataset(*_c._digits())
 
 
@@ -350,9 +350,9 @@ def load_idx(path):
 
 
 class ImageFolder(Dataset):
-    """Files in folders, one for each class: a sample is what ``loader`` makes of a file, and the number of its class.
+    """Files in one folder per class: a sample is the result of ``loader`` for a file, and the index of its class.
 
-    By default images are read by Pillow, as RGB. ``transform`` makes a tensor of one.
+    By default Pillow reads images as RGB. ``transform`` converts one to a tensor.
     """
 
     extensions = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
@@ -362,7 +362,7 @@ class ImageFolder(Dataset):
         self.loader = loader or _image
         self.classes = sorted(entry.name for entry in os.scandir(root) if entry.is_dir())
         if not self.classes:
-            raise FileNotFoundError(f"ImageFolder: {root} has no folders")
+            raise FileNotFoundError(f"ImageFolder: {root} must have a folder for each class, got none")
         self.class_to_idx = {name: at for at, name in enumerate(self.classes)}
         valid = is_valid_file or (lambda path: path.lower().endswith(self.extensions))
         self.samples = []
@@ -371,7 +371,7 @@ class ImageFolder(Dataset):
                      for file in sorted(files)]
             found = [path for path in found if valid(path)]
             if not found and not allow_empty:
-                raise FileNotFoundError(f"ImageFolder: no file of class {name} is there in {root}")
+                raise FileNotFoundError(f"ImageFolder: no file of class {name} in {root}")
             self.samples += [(path, number) for path in found]
         self.imgs, self.targets = self.samples, [number for _, number in self.samples]
 
@@ -389,13 +389,13 @@ def _image(path):
     try:
         from PIL import Image
     except ImportError:
-        raise ImportError("ImageFolder: Pillow reads images: install it, or give a loader") from None
+        raise ImportError("ImageFolder: reading images requires Pillow: install it, or give a loader") from None
     with open(path, "rb") as file:
         return Image.open(file).convert("RGB")
 
 
 class Csv:
-    """A table of a CSV file, whose columns, by name or place, become tensors. ``missing`` lists texts that stand for no value."""
+    """A table from a CSV file, whose columns, by name or index, convert to tensors. ``missing`` lists texts of missing values."""
 
     def __init__(self, path, delimiter=",", header=True, comment=None, missing=None):
         self._csv = _c._Csv(path, delimiter, header, comment, missing)
@@ -409,7 +409,7 @@ class Csv:
         return len(self._csv)
 
     def numbers(self, columns=None):
-        """Columns as a tensor of float32, a row for each row; what is missing is NaN."""
+        """Columns as a float32 tensor ``[rows, columns]``; missing values are NaN."""
         return self._csv.numbers(self.names if columns is None else columns)
 
     def integers(self, column):
@@ -417,7 +417,7 @@ class Csv:
         return self._csv.integers(column)
 
     def categories(self, column):
-        """A column of texts as numbers, and the texts in the order of their numbers."""
+        """A column of texts as indices, and the texts by index."""
         return self._csv.categories(column)
 
     def column(self, column):
@@ -426,7 +426,7 @@ class Csv:
 
 
 class Jsonl(Dataset):
-    """The lines of a file of JSON: a sample is what a line says. Lines are read when they are asked for."""
+    """The lines of a JSON Lines file: a sample is the value of a line, which is read on access."""
 
     def __init__(self, path):
         self.path, self._starts = path, []
@@ -445,16 +445,16 @@ class Jsonl(Dataset):
         try:
             return json.loads(line)
         except ValueError as error:
-            raise ValueError(f"Jsonl: line {index} of those that are not empty, in {self.path}: {error}") from None
+            raise ValueError(f"Jsonl: {self.path}, non-empty line {index}: {error}") from None
 
     def __len__(self):
         return len(self._starts)
 
 
 class Windows(Dataset):
-    """Windows of a text's tokens: a sample is so many tokens, and those that follow each of them.
+    """Windows of tokens: a sample is ``length`` tokens and the same window shifted by one.
 
-    A text is taken byte by byte; ``Vocabulary`` gives tokens of characters.
+    The tokens of a text are its bytes; ``Vocabulary`` gives tokens of characters.
     """
 
     def __init__(self, tokens, length, stride=1):

@@ -1,4 +1,4 @@
-"""PyTorch's ``torch.distributed`` as in a build without it: ``is_available()`` is False, and what needs other processes is an error."""
+"""PyTorch's ``torch.distributed`` as in a build without it: ``is_available()`` is False, and collective functions are errors."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ is_torchelastic_launched = is_nccl_available = is_gloo_available = is_mpi_availa
 
 def _refused(name):
     def call(*args, **kwargs):
-        raise RuntimeError(f"distributed.{name}: there is one process and no process group; ask is_available() first")
+        raise RuntimeError(f"distributed.{name}: there is one process and no process group: check is_available() first")
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = "An error: there is no process group."
+    call.__doc__ = "Not supported: there is no process group."
     return call
 
 

@@ -1,4 +1,4 @@
-"""Transforms of functions: derivatives and batches, as PyTorch's ``func``.
+"""Function transforms: derivatives and batching, as in PyTorch's ``func``.
 
     >>> import cotangent as ct
     >>> loss = lambda w, x: ((x * w["scale"] + w["shift"]) ** 2).sum()
@@ -16,7 +16,7 @@ import math
 
 from . import _cotangent as _c
 from ._cotangent import Tensor
-from ._pytree import _broadcast_to_and_flatten, tree_flatten, tree_map, tree_unflatten
+from ._core.pytree import _broadcast_to_and_flatten, tree_flatten, tree_map, tree_unflatten
 
 _ops = _c._functions
 
@@ -26,7 +26,7 @@ def _indices(argnums, count):
     chosen = [at + count if at < 0 else at for at in (argnums if many else (argnums,))]
     for at in chosen:
         if not 0 <= at < count:
-            raise ValueError(f"argnums: there is no argument {at} among {count}")
+            raise ValueError(f"argnums: argument {at} is out of range for {count} arguments")
     return chosen, many
 
 
@@ -38,9 +38,9 @@ def _tensors(name, what, leaves):
 
 
 class _Call:
-    """A function as one of some tensors among its arguments, with one tensor as its result.
+    """A function of the tensors among its arguments, with one tensor as its result.
 
-    A tree of several tensors is one vector of all their elements, which ``parts`` takes apart again.
+    A tree of several tensors is packed into one vector of all their elements.
     """
 
     def __init__(self, name, func, args, kwargs, chosen, has_aux):
@@ -63,16 +63,16 @@ class _Call:
         if self.out_spec.is_leaf():
             return leaves[0]
         if not leaves:
-            raise RuntimeError(f"{self.name}: the function must give a Tensor, got none")
+            raise RuntimeError(f"{self.name}: the function must return a Tensor, got none")
         wide = functools.reduce(_c.promote_types, self.dtypes)
         return _ops["cat"]([x.reshape(-1).to(wide) for x in leaves])
 
     def aux(self, value):
-        """The auxiliary output, with a graph where the result has one outside of this transform."""
+        """The auxiliary output, with a graph if the result has one outside of this transform."""
         return self._aux if value.requires_grad else tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, self._aux)
 
     def value(self, packed):
-        """The results as the function gives them."""
+        """The results in the structure that the function returned."""
         if self.out_spec.is_leaf():
             return packed
         pieces = _ops["split_with_sizes"](packed, [math.prod(shape) for shape in self.shapes])
@@ -80,7 +80,7 @@ class _Call:
         return tree_unflatten([x.reshape(shape).to(dtype) for x, shape, dtype in shaped], self.out_spec)
 
     def packed(self, what, tree, like):
-        """A tree of tensors like the results as one tensor."""
+        """Packs a tree of tensors with the structure of the results into one tensor."""
         leaves, spec = tree_flatten(tree)
         _tensors(self.name, what, leaves)
         if spec != self.out_spec or [tuple(x.shape) for x in leaves] != self.shapes:
@@ -90,7 +90,7 @@ class _Call:
 
 
 def grad_and_value(func, argnums=0, has_aux=False):
-    """The function that gives the gradients of a scalar function and its value."""
+    """The function that returns the gradients of a scalar function and its value."""
 
     @functools.wraps(func)
     def wrapper(*args, **kwargs):
@@ -98,9 +98,9 @@ def grad_and_value(func, argnums=0, has_aux=False):
         call = _Call("grad", func, args, kwargs, chosen, has_aux)
         value, pull = _c._vjp(call, call.inputs)
         if not call.out_spec.is_leaf():
-            raise RuntimeError(f"grad: the function must give a Tensor, got {call.out_spec}")
+            raise RuntimeError(f"grad: the function must return a Tensor, got {call.out_spec}")
         if value.numel() != 1:
-            raise RuntimeError(f"grad: the function gives a tensor of shape {list(value.shape)}, not a scalar")
+            raise RuntimeError(f"grad: the function must return a scalar, got shape {list(value.shape)}")
         grads = tree_unflatten(pull(_ops["ones_like"](value)), call.in_spec)
         grads = tuple(grads) if many else grads[0]
         return (grads, (value, call.aux(value))) if has_aux else (grads, value)
@@ -109,7 +109,7 @@ def grad_and_value(func, argnums=0, has_aux=False):
 
 
 def grad(func, argnums=0, has_aux=False):
-    """The function that gives the gradients of a scalar function."""
+    """The function that returns the gradients of a scalar function."""
 
     @functools.wraps(func)
     def wrapper(*args, **kwargs):
@@ -120,7 +120,7 @@ def grad(func, argnums=0, has_aux=False):
 
 
 def vjp(func, *primals, has_aux=False):
-    """The value of a function, and the function that pulls a cotangent of it back to its arguments."""
+    """The value of a function, and its pullback, which maps cotangents of the result to cotangents of the arguments."""
     call = _Call("vjp", func, primals, {}, range(len(primals)), has_aux)
     value, pull = _c._vjp(call, call.inputs)
 
@@ -131,7 +131,7 @@ def vjp(func, *primals, has_aux=False):
 
 
 def jvp(func, primals, tangents, *, strict=False, has_aux=False):
-    """The value of a function, and how it changes as its arguments move along tangents."""
+    """The value of a function, and its Jacobian-vector product with the tangents."""
     primals, tangents = _tuple(primals), _tuple(tangents)
     call = _Call("jvp", func, primals, {}, range(len(primals)), has_aux)
     along, spec = tree_flatten(list(tangents))
@@ -147,7 +147,7 @@ def _tuple(tensors):
 
 
 def linearize(func, *primals):
-    """The value of a function, and the function that gives its change along tangents of its arguments."""
+    """The value of a function, and the function that computes its Jacobian-vector products."""
     value, _ = vjp(func, *primals)
 
     def pushed(*tangents):
@@ -157,10 +157,10 @@ def linearize(func, *primals):
 
 
 def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
-    """The function that gives all derivatives of another one's results by an argument.
+    """The function that computes the Jacobian of a function with respect to an argument.
 
-    Of a result of shape ``s`` and an argument of shape ``t`` they have the shape ``s + t``; of trees, there is a tree of
-    the arguments' for each result. The backward passes are done one by one, whatever ``chunk_size`` says.
+    For a result of shape ``s`` and an argument of shape ``t`` it has the shape ``s + t``; for trees, there is a tree of the
+    arguments for each result. The backward passes run sequentially: ``chunk_size`` has no effect.
     """
     _whole("jacrev", "chunk_size", chunk_size)
 
@@ -171,7 +171,7 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
         value, pull = _c._vjp(call, call.inputs)
         count = value.numel()
         units = _ops["eye"](count, dtype=value.dtype, device=value.device)
-        # Under vmap a cotangent belongs to all examples.
+        # Under vmap a cotangent is shared by all examples.
         rows = [pull(units[at].reshape(value.shape)) for at in range(count)]
         whole = [_ops["stack"]([row[k] for row in rows]) if rows else
                  _ops["zeros"]((0, *x.shape), dtype=x.dtype, device=x.device) for k, x in enumerate(call.inputs)]
@@ -191,27 +191,27 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
 
 def _whole(name, what, value):
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ValueError(f"{name}: {what} must be a whole number from 1 on, got {value!r}")
+        raise ValueError(f"{name}: {what} must be a positive int, got {value!r}")
 
 
 def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
-    """As ``jacrev``, whose backward passes are used here, too."""
+    """As ``jacrev``, also with backward passes."""
     _random("jacfwd", randomness)
     return jacrev(func, argnums, has_aux=has_aux)
 
 
 def jacobian(func, x):
-    """All derivatives of the elements of ``func(x)`` by those of ``x``."""
+    """The Jacobian of ``func`` at ``x``."""
     return jacrev(func)(x)
 
 
 def hessian(func, argnums=0):
-    """The function that gives the second derivatives of another one by an argument, or by each pair of several."""
+    """The function that computes the Hessian with respect to an argument, or to each pair of several."""
     return jacrev(jacrev(func, argnums), argnums)
 
 
 def hvp(func, x, v):
-    """The product of the Hessian of a scalar function and a vector."""
+    """The product of the Hessian of a scalar function with a vector."""
     return _c._hvp(func, x, v)
 
 
@@ -221,7 +221,7 @@ def _random(name, randomness):
 
 
 def _out(found, dim, name):
-    """A result with its examples along a dimension; without it, the one that all examples have."""
+    """A result with its batch dimension moved to ``dim``; without a dimension, the result that all examples share."""
     if dim is None:
         if not bool(((found == found[:1]) | (found != found)).all()):
             raise ValueError(f"{name}: out_dims must be a dimension for a result that differs among examples, got None")
@@ -230,7 +230,7 @@ def _out(found, dim, name):
 
 
 def _batched(func, args, kwargs, in_dims, out_dims, randomness):
-    """One call with all examples of a batch, or of a part of one."""
+    """One call with all examples of a batch, or of a chunk."""
     leaves, spec, dims = in_dims(args)
     chosen = [at for at, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
     result_spec = []
@@ -253,14 +253,14 @@ def _is_dim(x):
 
 
 def _places(out_dims, spec):
-    """The dimension of the examples in each result."""
+    """The batch dimension of each result."""
     if isinstance(out_dims, list):
         out_dims = tuple(out_dims)
     if isinstance(out_dims, tuple) and spec.is_leaf() and len(out_dims) == 1:
         out_dims = out_dims[0]
     places = _broadcast_to_and_flatten(out_dims, spec)
     if places is None and isinstance(out_dims, tuple) and spec.num_children == len(out_dims):
-        # Of a list or a named tuple, one for each part.
+        # For a list or a named tuple, one for each part.
         places = []
         for dim, child in zip(out_dims, spec.children_specs):
             own = _broadcast_to_and_flatten(dim, child)
@@ -271,10 +271,10 @@ def _places(out_dims, spec):
 
 
 def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
-    """The function of a whole batch, from one of a single example.
+    """Vectorizes a function of a single example over a batch.
 
-    ``in_dims`` has the dimension of the examples for each argument, or for each tensor in a tree of them; None for what all
-    examples share. ``out_dims`` has it for the results. With ``chunk_size`` that many examples are computed at a time.
+    ``in_dims`` has the batch dimension of each argument, or of each tensor in a tree; None for arguments that all examples
+    share. ``out_dims`` has it for the results. With ``chunk_size`` that many examples are computed at a time.
     """
     _random("vmap", randomness)
     _whole("vmap", "chunk_size", chunk_size)
@@ -285,7 +285,7 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
             leaves, spec = tree_flatten(given)
             given_dims = tuple(in_dims) if isinstance(in_dims, list) else in_dims
             if isinstance(given_dims, tuple) and len(given_dims) != len(given):
-                raise ValueError(f"vmap: in_dims {in_dims} for {len(given)} arguments")
+                raise ValueError(f"vmap: in_dims must have an entry for each of {len(given)} arguments, got {in_dims}")
             dims = _broadcast_to_and_flatten(given_dims, spec)
             if dims is None or not all(map(_is_dim, dims)):
                 raise ValueError(f"vmap: in_dims must be ints or None in the containers of the arguments, {spec}, got {in_dims!r}")
@@ -316,10 +316,10 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
 
 
 def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):
-    """Calls a module with other tensors in the place of its parameters and buffers, by their names.
+    """Calls a module with other tensors in place of its parameters and buffers, by name.
 
-    Of tensors that several names share, a name that is given stands for all, unless ``tie_weights`` is False. With ``strict``
-    all names must be given.
+    A given tensor replaces all names of a tied parameter, unless ``tie_weights`` is False. With ``strict`` all names must be
+    given.
     """
     dicts = parameter_and_buffer_dicts
     given: dict = {}
@@ -338,7 +338,7 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
     if unknown:
         raise KeyError(f"functional_call: the module has no {', '.join(unknown)}")
     values = {name: role[own] for name, (role, own) in places.items()}
-    # What is tied to a name that is given is given, too.
+    # Names tied to a given name are given, too.
     tied = {id(values[name]): x for name, x in given.items() if values[name] is not None} if tie_weights else {}
     missing = [name for name, x in values.items() if x is not None and name not in given and id(x) not in tied]
     if strict and missing:
@@ -357,9 +357,9 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
 
 
 def stack_module_state(models):
-    """The parameters and the buffers of several modules of one class, each in a dictionary of stacked tensors by name.
+    """The stacked parameters and the stacked buffers of several modules of one class, as dictionaries by name.
 
-    With ``functional_call`` under ``vmap`` they are called at once. The stacked parameters are leaves.
+    Use them with ``functional_call`` under ``vmap``. The stacked parameters are leaves.
     """
     models = list(models)
     if not models:

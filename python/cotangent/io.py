@@ -1,4 +1,4 @@
-"""Files: tensors under names, saved and loaded. Nothing that a file holds is run.
+"""Saving and loading of tensors. No code in a file is run.
 
 =============================  ================================================  ===============================
 format                         read                                              written
@@ -6,7 +6,7 @@ format                         read                                             
 any nested containers          ``load``                                          ``save``
 safetensors, also in shards    ``load_safetensors``, with ``metadata``           ``save_safetensors``, ``save_sharded``
 NumPy's ``.npy``, ``.npz``     ``load_npy``, ``load_npz``                        ``save_npy``, ``save_npz``
-PyTorch's ``.pt``, ``.pth``    ``load_pytorch``, by a reader of its own          ``save_pytorch``
+PyTorch's ``.pt``, ``.pth``    ``load_pytorch``, without PyTorch                 ``save_pytorch``
 GGUF                           ``load_gguf``, quantised tensors as float32       no
 checkpoints                    ``Checkpoint.load``, ``Checkpoints``              ``Checkpoint.save``, ``Checkpoints``
 =============================  ================================================  ===============================
@@ -23,7 +23,7 @@ import os
 from . import _cotangent as _c
 from ._cotangent import Tensor
 
-# Where a file of ours says how its tensors are put together.
+# The metadata entry with the containers of a file.
 _TREE = "cotangent.tree"
 
 
@@ -32,71 +32,71 @@ def _wanted(dtype=None, device=None, names=None):
 
 
 def save_safetensors(path, tensors, metadata=None):
-    """Saves tensors under names, and texts beside them, as a safetensors file."""
+    """Saves named tensors and metadata as a safetensors file."""
     _c._save_safetensors(path, dict(tensors), metadata)
 
 
 def load_safetensors(path, *, dtype=None, device=None, names=None):
-    """The tensors of a safetensors file, of the index of shards, or of a folder with one."""
+    """The tensors of a safetensors file, of an index of shards, or of a folder with one."""
     return _c._load_safetensors(path, _wanted(dtype, device, names))[0]
 
 
 def load_metadata(path):
-    """The texts that a safetensors file has beside its tensors."""
+    """The metadata of a safetensors file."""
     return _c._load_safetensors(path, _wanted(names=()))[1]
 
 
 def save_sharded(folder, tensors, max_shard_bytes=5 * 2**30):
-    """Saves tensors under names as several safetensors files with an index, as large models are published."""
+    """Saves named tensors as safetensors shards with an index, as large models are published."""
     _c._save_sharded(folder, dict(tensors), max_shard_bytes)
 
 
 def save_npy(path, tensor):
-    """Saves a tensor as NumPy's file of one array."""
+    """Saves a tensor as a NumPy ``.npy`` file."""
     _c._save_npy(path, tensor)
 
 
 def load_npy(path):
-    """The tensor of NumPy's file of one array."""
+    """The tensor of a NumPy ``.npy`` file."""
     return _c._load_npy(path)
 
 
 def save_npz(path, tensors, compressed=False):
-    """Saves tensors under names as NumPy's archive of arrays."""
+    """Saves named tensors as a NumPy ``.npz`` file."""
     _c._save_npz(path, dict(tensors), compressed)
 
 
 def load_npz(path, *, dtype=None, device=None, names=None):
-    """The tensors of NumPy's archive of arrays."""
+    """The tensors of a NumPy ``.npz`` file."""
     return _c._load_npz(path, _wanted(dtype, device, names))
 
 
 def save_pytorch(path, tensors):
-    """Saves tensors under names so that ``torch.load`` gives them as a state dict."""
+    """Saves named tensors so that ``torch.load`` returns a state dict."""
     _c._save_pytorch(path, dict(tensors))
 
 
 def load_pytorch(path, *, dtype=None, device=None, names=None):
-    """The tensors of PyTorch's file, by names: those of nested containers are joined by dots."""
+    """The tensors of a PyTorch file by name. Names of nested containers are joined by dots."""
     return _c._load_pytorch(path, _wanted(dtype, device, names))[0]
 
 
 def load_pytorch_values(path):
-    """The numbers, texts and lists beside the tensors of PyTorch's file: epochs, rates, settings of an optimiser."""
+    """The numbers, texts and lists of a PyTorch file: epochs, rates, settings of an optimiser."""
     return _c._load_pytorch(path, _wanted(names=()))[1] or {}
 
 
 def load_gguf(path, *, dtype=None, device=None, names=None):
-    """The tensors of a GGUF file; what is quantised becomes float32."""
+    """The tensors of a GGUF file; quantised ones become float32."""
     return _c._load_gguf(path, _wanted(dtype, device, names))[0]
 
 
 def load_gguf_metadata(path):
-    """What a GGUF file says of its model."""
+    """The metadata of a GGUF file."""
     return _c._load_gguf(path, _wanted(names=()))[1]
 
 
-# Containers of tensors: a tree of plain values, in which tensors stand by their names.
+# Containers of tensors: a tree of plain values, with names in place of tensors.
 
 
 class _Packer:
@@ -105,7 +105,7 @@ class _Packer:
 
     def pack(self, value, path, depth=0):
         if depth > 64:
-            raise ValueError(f"{self.function}: containers are nested more than 64 deep")
+            raise ValueError(f"{self.function}: containers must be nested at most 64 deep")
         if isinstance(value, Tensor):
             return self.tensor(value, path)
         if value is None or isinstance(value, (bool, int, str)):
@@ -127,8 +127,8 @@ class _Packer:
         if isinstance(value, (list, tuple)):
             items = [self.pack(one, f"{path}.{at}" if path else str(at), depth + 1) for at, one in enumerate(value)]
             return {"tuple" if isinstance(value, tuple) else "list": items}
-        raise TypeError(f"{self.function}: {path or 'the object'} is of type {type(value).__name__}: tensors, numbers, text and "
-                        "containers of them can be saved, so that loading runs no code")
+        raise TypeError(f"{self.function}: {path or 'the object'} must be a tensor, number, text or a container of them, got a value "
+                        f"of type {type(value).__name__}: loading runs no code")
 
     def tensor(self, tensor, path):
         if id(tensor) not in self.names:
@@ -149,7 +149,7 @@ def _pack(function, obj):
 def _unpack(function, tensors, text):
     def build(node, depth=0):
         if depth > 128 or not isinstance(node, dict) or not node:
-            raise ValueError(f"{function}: the file does not say how its tensors are put together")
+            raise ValueError(f"{function}: malformed containers in the file")
         kind, value = next(iter(node.items()))
         if kind == "tensor":
             return tensors[value].requires_grad_() if node.get("requires_grad") else tensors[value]
@@ -164,14 +164,14 @@ def _unpack(function, tensors, text):
     try:
         return build(json.loads(text))
     except (KeyError, TypeError, RecursionError, AttributeError) as error:
-        raise ValueError(f"{function}: the file does not say how its tensors are put together: {error}") from None
+        raise ValueError(f"{function}: malformed containers in the file: {error}") from None
 
 
 def save(obj, f):
     """Saves tensors, numbers, text and containers of them to a path or an open binary file; see ``load``.
 
-    The file is a safetensors file. A flat dictionary of tensors is one that every reader of safetensors reads; at a path
-    that ends with ``.pt`` or ``.pth`` it is written so that ``torch.load`` reads it.
+    The file is a safetensors file, which every reader of the format reads for a flat dictionary of tensors. At a path that
+    ends with ``.pt`` or ``.pth`` such a dictionary is written for ``torch.load``.
 
         >>> import cotangent as ct, tempfile, os
         >>> path = os.path.join(tempfile.mkdtemp(), "run.ct")
@@ -191,12 +191,12 @@ def _save(obj, path):
     if flat and os.fspath(path).endswith((".pt", ".pth")):
         _c._save_pytorch(path, tensors)
     else:
-        # Of a flat dictionary, too, so that its order is kept.
+        # For a flat dictionary, too, to keep its order.
         _c._save_safetensors(path, tensors, {} if flat and len(tensors) < 2 else {_TREE: tree})
 
 
 def _through_a_file(write, f):
-    # Imported here: they take milliseconds that most programs need not spend.
+    # Imported here, as it takes milliseconds and is rarely needed.
     import shutil
     import tempfile
 
@@ -208,12 +208,12 @@ def _through_a_file(write, f):
 
 
 def load(f, map_location=None, *, weights_only=True, dtype=None):
-    """What ``save`` has saved, or the tensors of a file of another format, which it knows by its first bytes.
+    """Loads a file of ``save``, or the tensors of a file of another format, which is detected by its first bytes.
 
-    Of PyTorch's files come the containers that were saved, with tensors, numbers and texts in them. Nothing in a file is run,
-    whatever ``weights_only`` says: of objects that only code could make again come the tensors alone, by names joined by
-    dots, with a warning. ``map_location`` is a device, or PyTorch's other forms of one: a dictionary, or a function of a
-    storage and its place.
+    PyTorch's files give the saved containers, with tensors, numbers and texts. No code in a file is run, for any
+    ``weights_only``: for objects that only code could rebuild, the result is the tensors under names joined by dots, with a
+    warning. ``map_location`` is a device, or PyTorch's other forms of one: a dictionary, or a function of a storage and its
+    location.
     """
     if hasattr(f, "read"):
         import shutil
@@ -243,10 +243,10 @@ def load(f, map_location=None, *, weights_only=True, dtype=None):
 
 
 def _load_pytorch(f, wanted):
-    """What a file of PyTorch's holds: its containers, with tensors in them."""
+    """The containers of a PyTorch file, with tensors in them."""
     import pickle
 
-    from . import _pickled
+    from ._core import pickled as _pickled
 
     tensors, values = _c._load_pytorch(f, wanted)
     try:
@@ -254,13 +254,13 @@ def _load_pytorch(f, wanted):
     except (pickle.UnpicklingError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError) as error:
         import warnings
 
-        warnings.warn(f"load: the containers of {os.fspath(f)} cannot be made again ({error}): its tensors have names joined "
+        warnings.warn(f"load: the containers of {os.fspath(f)} cannot be rebuilt ({error}): its tensors have names joined "
                       "by dots", stacklevel=3)
         return {**(values if isinstance(values, dict) else {}), **tensors}
 
 
 def _place(map_location):
-    """A device, of all forms in which PyTorch takes one: tensors come to the CPU unless one is named."""
+    """The device of a ``map_location`` in any of PyTorch's forms; None is the CPU."""
     if isinstance(map_location, collections.abc.Mapping):
         return map_location.get("cpu")
     if not callable(map_location):
@@ -268,11 +268,11 @@ def _place(map_location):
     found = map_location(_Storage("cpu"), "cpu")
     if found is None or isinstance(found, _Storage):
         return found.device if found else None
-    raise TypeError(f"load: map_location returned an object of type {type(found).__name__}, not the storage it was given, moved")
+    raise TypeError(f"load: map_location must return a storage or None, got an object of type {type(found).__name__}")
 
 
 class _Storage:
-    """What a function as ``map_location`` is given: it says where the storage is to be."""
+    """The storage passed to a function as ``map_location``, which chooses its device."""
 
     def __init__(self, device):
         self.device = device
@@ -288,7 +288,7 @@ class _Storage:
 
 
 class Checkpoint:
-    """A training run in one file: the states of its parts, and plain values beside them.
+    """A training run in one file: the states of its parts, and plain values.
 
         >>> import cotangent as ct, tempfile, os
         >>> path = os.path.join(tempfile.mkdtemp(), "run.ckpt")
@@ -304,14 +304,14 @@ class Checkpoint:
         self.parts: dict = {}
 
     def add(self, name, part):
-        """Adds a part: what has a ``state_dict()``, or a state dict itself."""
+        """Adds a part: an object with ``state_dict()``, or a state dict."""
         self.parts[name] = part.state_dict() if hasattr(part, "state_dict") else part
 
     def restore(self, **parts):
-        """Gives each part its state by ``load_state_dict``. The parts before one that refuses get their old state back."""
+        """Restores each part by ``load_state_dict``. If one fails, the parts before it get their old state back."""
         missing = [name for name in parts if name not in self.parts]
         if missing:
-            raise ValueError(f"Checkpoint: there is no {missing[0]}: there are {', '.join(self.parts)}")
+            raise ValueError(f"Checkpoint: no part named {missing[0]}, the parts are {', '.join(self.parts)}")
         done: list = []
         try:
             for name, part in parts.items():
@@ -326,12 +326,12 @@ class Checkpoint:
         return {name: _pack("Checkpoint", part) for name, part in self.parts.items()}
 
     def save(self, path):
-        """Writes the file: as a whole, or not at all."""
+        """Writes the file atomically."""
         _c._save_checkpoint(path, self._packed(), self.values)
 
     @classmethod
     def load(cls, path):
-        """The checkpoint of a file, one that Rust has written included."""
+        """Loads a checkpoint, also one that Rust has written."""
         parts, values = _c._load_checkpoint(path)
         made = cls(**(values or {}))
         for name, (tensors, own) in parts.items():
@@ -341,7 +341,7 @@ class Checkpoint:
 
 
 def _copied(state):
-    """A state whose tensors do not change with those of the part."""
+    """A copy of a state."""
     if isinstance(state, Tensor):
         return state.detach().clone()
     if isinstance(state, collections.abc.Mapping):
@@ -350,23 +350,23 @@ def _copied(state):
 
 
 class Checkpoints:
-    """A folder with the checkpoints of a run, which keeps the last of them and the best by a value that they have."""
+    """A folder that keeps the last checkpoints of a run, and the best by one of their values."""
 
     def __init__(self, folder, keep_last=3, keep_best=1, metric=None, mode="min"):
         self._folder = _c._Folder(folder, keep_last, keep_best, metric, mode)
 
     def save(self, step, checkpoint):
-        """Saves one under the number of its step, and removes those that are not to be kept. Gives its path."""
+        """Saves a checkpoint of a step, removes those that are not to be kept, and returns the path."""
         return self._folder.save(step, checkpoint._packed(), checkpoint.values)
 
     def steps(self):
-        """The steps that there are checkpoints of."""
+        """The steps of the saved checkpoints."""
         return self._folder.steps()
 
     def last(self):
-        """The step and the path of the last one, or None."""
+        """The step and the path of the last checkpoint, or None."""
         return self._folder.last()
 
     def best(self):
-        """The step and the path of the best one, or None."""
+        """The step and the path of the best checkpoint, or None."""
         return self._folder.best()

@@ -1,4 +1,4 @@
-"""PyTorch's ``torch.jit`` as it is with ``PYTORCH_JIT=0``: functions and modules are called as Python has them.
+"""PyTorch's ``torch.jit`` as with ``PYTORCH_JIT=0``: functions and modules are not compiled.
 
     >>> import cotangent as ct
     >>> @ct.jit.script
@@ -19,14 +19,14 @@ _T = TypeVar("_T")
 
 
 class ScriptModule(Module):
-    """A module. What PyTorch compiles of it is called as it is."""
+    """A module, which is not compiled."""
 
 
 class ScriptFunction:
-    """The class of PyTorch's compiled functions, for ``isinstance``: there are none here."""
+    """PyTorch's class of compiled functions, for ``isinstance``: there are none here."""
 
     def __init__(self, *args, **kwargs):
-        raise TypeError("jit.ScriptFunction: there is no compiler of Python's code; jit.script gives the function itself")
+        raise TypeError("jit.ScriptFunction: Python code is not compiled: jit.script returns the function itself")
 
 
 RecursiveScriptModule = ScriptModule
@@ -42,7 +42,7 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
 
 
 def trace(func, example_inputs=None, *args, **kwargs):
-    """The function or module itself: what depends on values stays so."""
+    """The function or module itself: control flow that depends on values is kept."""
     return func
 
 
@@ -102,16 +102,16 @@ def isinstance(obj, target_type):  # noqa: A001
 
 
 def is_scripting():
-    """No: Python runs what is called."""
+    """False: nothing is compiled."""
     return False
 
 
 def is_tracing():
-    """No: Python runs what is called."""
+    """False: nothing is compiled."""
     return False
 
 
 def __getattr__(name: str):
     if name in ("save", "load"):
-        raise AttributeError(f"module 'cotangent.jit' has no attribute {name!r}: there is no compiled code in files; save the state dict")
-    raise AttributeError(f"module 'cotangent.jit' has no attribute {name!r}: there is no compiler of Python's code; call the function itself")
+        raise AttributeError(f"module 'cotangent.jit' has no attribute {name!r}: Python code is not compiled: save the state dict")
+    raise AttributeError(f"module 'cotangent.jit' has no attribute {name!r}: Python code is not compiled: call the function itself")

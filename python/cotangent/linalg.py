@@ -1,4 +1,4 @@
-"""Linear algebra: PyTorch's ``linalg``, and the extension of the array API standard."""
+"""Linear algebra: PyTorch's ``linalg``, and the linear algebra extension of the array API standard."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _ops = _c._functions
 globals().update({name[7:]: value for name, value in _ops.items() if name.startswith("linalg_")})
 globals().update({name: _ops[name] for name in ("matmul", "multi_dot", "svdvals", "inv")})
 
-# Those of the standard take integers, too.
-from ._dtypes import finfo as _finfo  # noqa: E402
-from ._standard import matrix_transpose, tensordot, vecdot  # noqa: E402, F401
+# The standard's functions also take integers.
+from ._core.dtypes import finfo as _finfo  # noqa: E402
+from ._core.standard import matrix_transpose, tensordot, vecdot  # noqa: E402, F401
 
-# What is raised of a matrix that has no such factors.
+# Raised for a matrix that has no such factorization.
 LinAlgError = ValueError
 _QR = collections.namedtuple("QRResult", "Q R")
 _SVD = collections.namedtuple("SVDResult", "U S Vh")
@@ -23,23 +23,23 @@ _ORDERS = {math.inf: "inf", -math.inf: "-inf", 1: "1", -1: "-1", 2: "2", -2: "-2
 
 
 def qr(A, /, mode="reduced"):
-    """The factors of ``A = Q R``: ``Q`` has orthonormal columns, and ``R`` is upper triangular."""
+    """The QR decomposition ``A = Q R``: ``Q`` has orthonormal columns, and ``R`` is upper triangular."""
     return _QR(*_ops["linalg_qr"](A, mode))
 
 
 def svd(A, /, full_matrices=True):
-    """The singular values and vectors: ``A = U diag(S) Vh``."""
+    """The singular value decomposition ``A = U diag(S) Vh``."""
     return _SVD(*_ops["linalg_svd"](A, full_matrices))
 
 
 def outer(x1, x2, /):
-    """The products of the elements of two vectors."""
+    """The outer product of two vectors."""
     return x1[:, None] * x2[None, :]
 
 
 def trace(x, /, *, offset=0, dtype=None):
-    """The sums of the diagonals of matrices."""
-    from ._standard import sum as total
+    """The traces of matrices: the sums of their diagonals."""
+    from ._core.standard import sum as total
 
     return total(_ops["linalg_diagonal"](x, offset), axis=-1, dtype=dtype)
 
@@ -50,7 +50,7 @@ def diagonal(x, /, *, offset=0, dim1=-2, dim2=-1):
 
 
 def matrix_norm(x, /, ord="fro", dim=(-2, -1), keepdim=False, *, keepdims=False, dtype=None):
-    """A norm of matrices: ``"fro"``, ``"nuc"``, 1, 2, infinity, or the negative of these."""
+    """A norm of matrices: ``"fro"``, ``"nuc"``, 1, 2, inf, or a negative of these numbers."""
     return _ops["linalg_matrix_norm"](x, _order(ord), dim, keepdim or keepdims, dtype)
 
 
@@ -58,7 +58,7 @@ def _order(ord):
     if isinstance(ord, str):
         return ord
     if ord not in _ORDERS:
-        raise ValueError(f"matrix_norm: there is no norm of order {ord}")
+        raise ValueError(f"matrix_norm: ord must be 'fro', 'nuc', 1, 2, inf or the negative of a number, got {ord}")
     return _ORDERS[ord]
 
 
@@ -66,7 +66,7 @@ def vector_norm(x, /, ord=2, axis=None, keepdims=False, *, dim=None, keepdim=Fal
     """A norm of vectors along dimensions, or of all elements."""
     axis = axis if dim is None else dim
     if ord == math.inf and x.numel() == 0:
-        # The largest of no absolute values is 0, as in NumPy.
+        # The maximum norm of no elements is 0, as in NumPy.
         ord = 1
     return _ops["linalg_vector_norm"](x, float(ord), axis, keepdims or keepdim, dtype)
 
@@ -96,9 +96,9 @@ def pinv(A, /, *, rtol=None, atol=None, hermitian=False):
         return _ops["linalg_pinv"](A, atol, rtol, hermitian)
     u, s, vh = _ops["linalg_svd"](A, False)
     atol = _like(s, 0.0 if atol is None else atol)
-    # As for numbers: no relative bound beside an absolute one.
+    # As for numbers: with an absolute tolerance the relative one defaults to 0.
     rtol = _ops["where"](atol > 0, 0.0, max(A.shape[-2:]) * _finfo(s.dtype).eps) if rtol is None else _like(s, rtol)
-    # The largest comes first; where there is none there is nothing to compare.
+    # The largest singular value comes first; there may be none.
     bound = _ops["maximum"](rtol[..., None] * s[..., :1], atol[..., None])
     large = s > bound
     inverse = _ops["where"](large, 1 / _ops["where"](large, s, 1.0), 0.0)
@@ -115,7 +115,7 @@ def solve(x1, x2, /, *, left=True):
         batch = x1.shape[:-2]
         return _ops["linalg_solve"](x1, x2[:, None].expand(*batch, *x2.shape, 1))[..., 0]
     if left and x2.shape == x1.shape[:-1] and (x2.ndim < 2 or x2.shape[-2] != x1.shape[-1]):
-        # No matrices of the standard, but PyTorch's: a vector for each.
+        # Not in the standard, but in PyTorch: a vector for each matrix.
         return _ops["linalg_solve"](x1, x2)
     batch = _batch(x1.shape[:-2], x2.shape[:-2])
     x1, x2 = x1.expand(*batch, *x1.shape[-2:]), x2.expand(*batch, *x2.shape[-2:])
@@ -123,13 +123,13 @@ def solve(x1, x2, /, *, left=True):
 
 
 def _batch(a, b):
-    from ._standard import broadcast_shapes
+    from ._core.standard import broadcast_shapes
 
     return broadcast_shapes(a, b)
 
 
 def cross(x1, x2, /, *, axis=-1, dim=None):
-    """The vector products of vectors of three elements. Dimensions are broadcast, also in front."""
+    """The cross products of vectors of three elements, with broadcasting."""
     if x1.ndim != x2.ndim:
         x1, x2 = _ops["broadcast_tensors"]([x1, x2])
     return _ops["linalg_cross"](x1, x2, axis if dim is None else dim)

@@ -9,8 +9,8 @@
         queue = mp.Queue()
         processes = [mp.Process(target=work, args=(rank, queue)) for rank in range(2)]
 
-Tensors and modules go through queues, pipes and arguments as copies: a tensor is a value, and what one process changes no other
-process sees. A tensor that ``share_memory_()`` was called of is meant to be changed by several, and to send it is an error.
+Tensors and modules are copied through queues, pipes and arguments: a change in one process is not seen in others. Sending a
+tensor marked by ``share_memory_()`` is therefore an error.
 
 Processes are started by "spawn" or "forkserver". "fork" is refused: a forked process has no compute threads.
 """
@@ -22,7 +22,7 @@ import signal as _signal
 from multiprocessing.reduction import ForkingPickler as _ForkingPickler
 
 from ._cotangent import Tensor
-from ._methods import _shared
+from ._core.methods import _shared
 from .nn.parameter import Parameter
 
 _contexts = {name: _multiprocessing.get_context(name)
@@ -62,38 +62,38 @@ def get_context(method=None):
 
 
 def get_start_method(allow_none=False):
-    """How processes are begun."""
+    """The start method of processes."""
     return _chosen[0]
 
 
 def get_all_start_methods():
-    """How processes can be begun."""
+    """The supported start methods."""
     return list(_contexts)
 
 
 def set_start_method(method, force=False):
-    """Sets how processes are begun: "spawn" or "forkserver"."""
+    """Sets the start method of processes: "spawn" or "forkserver"."""
     _chosen[0] = _chosen[0] if method is None else _known(method)
 
 
 def get_all_sharing_strategies():
-    """How tensors get to other processes: they are copied."""
+    """The sharing strategy of tensors: they are copied."""
     return {"copy"}
 
 
 def get_sharing_strategy():
-    """How tensors get to other processes: they are copied."""
+    """The sharing strategy of tensors: they are copied."""
     return "copy"
 
 
 def set_sharing_strategy(new_strategy):
-    """Sets how memory is shared, which none is."""
+    """Sets the sharing strategy, which has no effect: tensors are copied."""
     if new_strategy not in ("copy", "file_system", "file_descriptor"):
         raise ValueError(f"set_sharing_strategy: the strategy must be 'copy', got {new_strategy!r}")
 
 
 class ProcessRaisedException(Exception):
-    """A process ended by an exception."""
+    """A process has ended with an exception."""
 
     def __init__(self, msg, error_index=0, error_pid=None):
         super().__init__(msg)
@@ -101,7 +101,7 @@ class ProcessRaisedException(Exception):
 
 
 class ProcessExitedException(Exception):
-    """A process ended by itself or by a signal."""
+    """A process has exited with an error code or by a signal."""
 
     def __init__(self, msg, error_index=0, error_pid=None, exit_code=None, signal_name=None):
         super().__init__(msg)
@@ -123,17 +123,17 @@ def _child(fn, rank, args, failures):
 
 
 class ProcessContext:
-    """Processes that ``spawn`` has begun."""
+    """The processes started by ``spawn``."""
 
     def __init__(self, processes, failures):
         self.processes, self._failures = processes, failures
 
     def pids(self):
-        """The numbers of the processes."""
+        """The ids of the processes."""
         return [process.pid for process in self.processes]
 
     def join(self, timeout=None):
-        """Waits for the processes, and gives whether all have ended. If one fails, the others are ended, and it raises."""
+        """Waits for the processes, and returns whether all have ended. If one fails, the others are terminated, and it raises."""
         from multiprocessing.connection import wait
 
         ready = wait([p.sentinel for p in self.processes if p.exitcode is None], timeout)
@@ -158,7 +158,7 @@ SpawnContext = ProcessContext
 
 
 def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
-    """Begins ``nprocs`` processes that call ``fn(rank, *args)``."""
+    """Starts ``nprocs`` processes that call ``fn(rank, *args)``."""
     own = get_context(start_method)
     processes, failures = [], []
     for rank in range(nprocs):
@@ -174,7 +174,7 @@ def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method
 
 
 def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
-    """Begins ``nprocs`` processes that call ``fn(rank, *args)``, and waits for them; a failure of one is raised."""
+    """Starts ``nprocs`` processes that call ``fn(rank, *args)``, and waits for them; a failure of one is raised."""
     return start_processes(fn, args, nprocs, join, daemon, start_method)
 
 

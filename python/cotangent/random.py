@@ -1,4 +1,4 @@
-"""Random numbers: seeds, states and generators, as PyTorch's ``torch.random``."""
+"""Random numbers: seeds, states and generators, as in PyTorch's ``torch.random``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import _cotangent as _c
 
 
 class Generator:
-    """Random numbers of their own: the argument ``generator`` of functions that draw some.
+    """A random number generator, for the argument ``generator`` of random functions.
 
         >>> import cotangent as ct
         >>> g = ct.Generator().manual_seed(0)
@@ -24,17 +24,17 @@ class Generator:
         self._state = (0, 0)
 
     def manual_seed(self, seed):
-        """Starts again from a seed. Gives the generator back."""
+        """Sets the seed, and returns the generator."""
         self._state = (operator.index(seed) % 2**64, 0)
         return self
 
     def seed(self):
-        """Starts again from a seed at random, and gives it."""
+        """Sets a random seed, and returns it."""
         self.manual_seed(builtins.int.from_bytes(os.urandom(8), "little"))
         return self._state[0]
 
     def initial_seed(self):
-        """The seed it has started from."""
+        """The current seed."""
         return self._state[0]
 
     def get_state(self):
@@ -42,12 +42,12 @@ class Generator:
         return self._state
 
     def set_state(self, state):
-        """Goes on from a state that ``get_state`` gave."""
+        """Sets a state of ``get_state``."""
         seed, offset = state
         self._state = (operator.index(seed), operator.index(offset))
 
     def clone_state(self):
-        """A generator of its own that goes on from the same state."""
+        """A new generator with the same state."""
         made = Generator(self.device)
         made.set_state(self.get_state())
         return made
@@ -57,7 +57,7 @@ class Generator:
 
 
 class _Default(Generator):
-    """The generator of this thread, which functions draw from unless another is named."""
+    """The default generator of this thread."""
 
     @property
     def _state(self):
@@ -75,33 +75,33 @@ default_generator = _Default()
 
 
 def manual_seed(seed):
-    """Starts the random numbers of this thread again from a seed, and gives their generator."""
+    """Sets the seed of this thread, and returns the default generator."""
     _c.manual_seed(seed)
     return default_generator
 
 
 def seed():
-    """Starts the random numbers again from a seed at random, and gives it."""
+    """Sets a random seed for this thread, and returns it."""
     return default_generator.seed()
 
 
 def initial_seed():
-    """The seed that the random numbers of this thread have started from."""
+    """The current seed of this thread."""
     return default_generator.initial_seed()
 
 
 def get_rng_state():
-    """The state of this thread's random numbers, for ``set_rng_state``."""
+    """The state of this thread's default generator, for ``set_rng_state``."""
     return _c.get_rng_state()
 
 
 def set_rng_state(new_state):
-    """Puts the random numbers of this thread into a state that ``get_rng_state`` gave."""
+    """Sets the state of this thread's default generator to one of ``get_rng_state``."""
     _c.set_rng_state(tuple(new_state))
 
 
 class fork_rng:
-    """Random numbers that are drawn inside of it are not missed afterwards: ``with fork_rng():``."""
+    """Restores the state of the default generator at the end: ``with fork_rng():``."""
 
     def __init__(self, devices=None, enabled=True):
         self._enabled, self._before = enabled, []

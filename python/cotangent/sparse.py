@@ -1,4 +1,4 @@
-"""Matrices and tensors of which only some elements are stored: PyTorch's ``torch.sparse``.
+"""Sparse tensors: PyTorch's ``torch.sparse``.
 
     >>> import cotangent as ct
     >>> a = ct.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0], (2, 3))
@@ -9,12 +9,12 @@
     tensor([[0., 0., 3.],
             [4., 0., 5.]])
 
-There are two layouts. ``sparse_coo`` has the indices of each element that is stored, and ``sparse_csr``, of matrices, where each
-row begins. A sparse tensor is an object over dense tensors of indices and values, and is computed with their operations, on the
-CPU and on GPUs. It is a class of its own, no ``Tensor``: what is not here is an error.
+There are two layouts. ``sparse_coo`` stores the indices of each element, and ``sparse_csr``, for matrices, the start of each row.
+A sparse tensor consists of dense tensors of indices and values, and its functions use their operations, on the CPU and on
+GPUs. It is a separate class, not a ``Tensor``: unsupported operations are errors.
 
-Gradients flow to dense operands and to the values. A gradient of a sparse tensor is dense where it is found through
-``to_dense``, and else that of its ``values()``.
+Gradients flow to dense operands and to the values. The gradient of a sparse tensor is dense if it is computed through
+``to_dense``, else it is that of its ``values()``.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from __future__ import annotations
 import math
 
 from . import _cotangent as _c
-from . import _text
+from ._core import text as _text
 from ._cotangent import Tensor
-from ._creation import as_tensor
-from ._hints import sparse_coo, sparse_csr
-from ._size import Size
+from ._core.creation import as_tensor
+from ._core.hints import sparse_coo, sparse_csr
+from ._core.size import Size
 
 _ops = _c._functions
 __all__ = ["SparseTensor", "addmm", "mm", "softmax", "log_softmax", "sparse_coo_tensor", "sparse_csr_tensor", "spmm", "sum"]
 
 
 def _rows(sizes):
-    """How far elements are from each other along each dimension, in row-major order."""
+    """The row-major strides of a shape."""
     return [math.prod(sizes[at + 1:]) for at in range(len(sizes))]
 
 
 class SparseTensor:
-    """A tensor of which only some elements are stored; all others are 0.
+    """A sparse tensor: elements that are not stored are 0.
 
-    ``sparse_coo_tensor``, ``sparse_csr_tensor`` and ``Tensor.to_sparse`` make one.
+    ``sparse_coo_tensor``, ``sparse_csr_tensor`` and ``Tensor.to_sparse`` create one.
     """
 
     __slots__ = ("_places", "_elements", "_shape", "_coalesced", "_starts", "__weakref__")
@@ -50,16 +50,16 @@ class SparseTensor:
     __array_priority__ = 1001
 
     def __init__(self, places, elements, shape, coalesced=False, starts=None):
-        # Indices, a row for each sparse dimension, and values; of CSR also where rows begin.
+        # Indices, a row for each sparse dimension, and values; for CSR also the starts of rows.
         self._places, self._elements, self._shape = places, elements, Size(shape)
-        # One value has no other of the same indices.
+        # A single value is always coalesced.
         self._coalesced, self._starts = coalesced or elements.shape[0] < 2, starts
 
     def _with(self, elements, shape=None):
-        """The same places with other elements."""
+        """The same indices with other values."""
         return SparseTensor(self._places, elements, self._shape if shape is None else shape, self._coalesced, self._starts)
 
-    # What it is.
+    # Properties.
 
     @property
     def shape(self):
@@ -84,11 +84,11 @@ class SparseTensor:
     nelement = numel
 
     def sparse_dim(self):
-        """The number of dimensions with indices."""
+        """The number of sparse dimensions."""
         return self._places.shape[0]
 
     def dense_dim(self):
-        """The number of dimensions of each value."""
+        """The number of dense dimensions."""
         return len(self._shape) - self.sparse_dim()
 
     def _nnz(self):
@@ -109,16 +109,16 @@ class SparseTensor:
 
     @property
     def grad(self):
-        """The gradient of the values, in their places; None if there is none."""
+        """The gradient of the values, as a sparse tensor; None if there is none."""
         found = self._elements.grad
         return None if found is None else self._with(found)
 
     def is_coalesced(self):
-        """Whether no indices are stored twice, and they are in row-major order."""
+        """Whether the indices are unique and in row-major order."""
         return self._coalesced
 
     def is_floating_point(self):
-        """Whether the values are real numbers of floating point."""
+        """Whether the values are real floating-point numbers."""
         return self._elements.is_floating_point()
 
     def is_complex(self):
@@ -151,7 +151,7 @@ class SparseTensor:
         return self._elements
 
     def crow_indices(self):
-        """Where each row begins among the values, and where the last ends."""
+        """The start of each row among the values, and the end of the last."""
         self._parts("crow_indices", True)
         return self._starts
 
@@ -160,10 +160,10 @@ class SparseTensor:
         self._parts("col_indices", True)
         return self._places[1]
 
-    # Other forms.
+    # Conversions.
 
     def coalesce(self):
-        """Values of the same indices as their sum, in row-major order."""
+        """Sums values of the same indices, and sorts the indices in row-major order."""
         if self._coalesced:
             return self
         sizes = self._shape[:self.sparse_dim()]
@@ -177,7 +177,7 @@ class SparseTensor:
         return SparseTensor(places, zeros.index_add(0, where, self._elements), self._shape, True)
 
     def to_dense(self, dtype=None):
-        """The tensor with all elements."""
+        """The dense tensor."""
         count = self.sparse_dim()
         sizes, inner = self._shape[:count], self._shape[count:]
         flat = _ops["zeros"]((self._nnz(),), dtype=_c.int64, device=self.device)
@@ -233,28 +233,28 @@ class SparseTensor:
         return self.to(_c.float16)
 
     def clone(self):
-        """A tensor with values of its own."""
+        """A tensor with a copy of the values."""
         return self._with(self._elements.clone())
 
     def detach(self):
-        """The tensor outside of the graph."""
+        """The tensor, detached from the graph."""
         return self._with(self._elements.detach())
 
     def requires_grad_(self, requires_grad=True):
-        """Lets the values be a leaf that requires a gradient, or not."""
+        """Makes the values a leaf that requires a gradient, or not."""
         if requires_grad and self._elements._base is not None:
             self._elements = self._elements.clone()
         self._elements.requires_grad_(requires_grad)
         return self
 
     def t(self):
-        """The transposed matrix. Of the layout ``sparse_csr``, the result has it, too."""
+        """The transposed matrix, in the same layout."""
         _matrix("t", self)
         made = SparseTensor(self._places.flip(0), self._elements, self._shape[::-1])
         return made if self._starts is None else made.to_sparse_csr()
 
     def transpose(self, dim0, dim1):
-        """The tensor with two sparse dimensions exchanged."""
+        """The tensor with two sparse dimensions transposed."""
         count, rank = self.sparse_dim(), self.dim()
         a, b = (dim + rank if dim < 0 else dim for dim in (dim0, dim1))
         if not (0 <= a < count and 0 <= b < count):
@@ -274,7 +274,7 @@ class SparseTensor:
     # Arithmetic.
 
     def _map(self, f):
-        """A function with f(0) = 0, of each value."""
+        """Applies a function with f(0) = 0 to each value."""
         own = self if self._starts is not None else self.coalesce()
         return own._with(f(own._elements))
 
@@ -282,11 +282,11 @@ class SparseTensor:
         return self._with(-self._elements)
 
     def neg(self):
-        """The tensor with the other sign."""
+        """The negative of each element."""
         return -self
 
     def add(self, other, *, alpha=1):
-        """The sum of two sparse tensors of one shape; of a dense and a sparse one, which is dense."""
+        """The sum of two sparse tensors of one shape; with a dense tensor the sum is dense."""
         if isinstance(other, Tensor):
             return self.to_dense() + (other if alpha == 1 else other * alpha)
         if not isinstance(other, SparseTensor):
@@ -317,7 +317,7 @@ class SparseTensor:
         return other - self.to_dense() if isinstance(other, Tensor) else NotImplemented
 
     def mul(self, other):
-        """The product with a number, or with the elements of a dense or sparse tensor, where there are values."""
+        """The elementwise product with a number or a dense tensor, at the stored values."""
         if isinstance(other, SparseTensor):
             raise NotImplementedError("mul: the other factor must be a number or a dense tensor, got a sparse one")
         if isinstance(other, Tensor) and other.ndim:
@@ -334,7 +334,7 @@ class SparseTensor:
     __rmul__ = __mul__
 
     def div(self, other):
-        """The quotient by a number."""
+        """The quotient of each element by a number."""
         if isinstance(other, SparseTensor) or (isinstance(other, Tensor) and other.ndim):
             raise NotImplementedError("div: the divisor must be a number, got a tensor")
         return self._with(self._elements / other)
@@ -361,25 +361,25 @@ class SparseTensor:
         return mv(self, vec)
 
     def sum(self, dim=None, dtype=None):
-        """The sum of all elements, or along dimensions, which is sparse."""
+        """The sum of all elements; along dimensions the result is sparse."""
         if dim is None:
             return self._elements.sum(dtype=dtype)
         return sum(self, dim, dtype)
 
     def abs(self):
-        """The absolute values."""
+        """The absolute value of each element."""
         return self._map(Tensor.abs)
 
     def sqrt(self):
-        """The square roots."""
+        """The square root of each element."""
         return self._map(Tensor.sqrt)
 
     def relu(self):
-        """The positive values."""
+        """The ReLU of each element."""
         return self._map(Tensor.relu)
 
     def pow(self, exponent):
-        """Powers with a positive exponent."""
+        """The power of each element, with a positive exponent."""
         if not exponent > 0:
             raise ValueError(f"pow: exponent must be positive, got {exponent}")
         return self._map(lambda x: x.pow(exponent))
@@ -387,10 +387,10 @@ class SparseTensor:
     __pow__ = pow
 
     def backward(self, gradient=None, retain_graph=None, create_graph=False):
-        """Adds gradients to leaves, from a sparse gradient in the same places."""
+        """Runs the backward pass from a sparse gradient with the same indices."""
         self._elements.backward(gradient._elements if isinstance(gradient, SparseTensor) else gradient, retain_graph, create_graph)
 
-    # What is left.
+    # Other methods.
 
     def __repr__(self):
         kinds = [("indices", self._places)] if self._starts is None else [("crow_indices", self._starts), ("col_indices", self._places[1])]
@@ -431,7 +431,7 @@ class SparseTensor:
 
     @staticmethod
     def _operation(name, args, kwargs):
-        """What an operation of the list gives that was called with a sparse tensor among its arguments."""
+        """Dispatches an operation of the list that was called with a sparse argument."""
         if name in _FUNCTIONS:
             return _FUNCTIONS[name](*args, **kwargs)
         own = SparseTensor.__dict__.get(name) if args and isinstance(args[0], SparseTensor) else None
@@ -441,7 +441,7 @@ class SparseTensor:
 
 
 def _shown(x, name):
-    """Indices or values as text: what the tensor tells of its dtype and device is left out."""
+    """Indices or values as text, without dtype and device."""
     if x.numel() == 0:
         return f"tensor([], size={tuple(x.shape)})"
     start = "tensor("
@@ -449,7 +449,7 @@ def _shown(x, name):
 
 
 def _unique(flat):
-    """Indices in order without repetition, and the place of each one among them."""
+    """The sorted unique indices, and the inverse indices."""
     if flat.shape[0] == 0:
         return flat, flat
     kept, where = _ops["unique"](flat, return_inverse=True)[:2]
@@ -457,7 +457,7 @@ def _unique(flat):
 
 
 def _starts(rows, count):
-    """Where each row begins, of the rows of values in order."""
+    """The start of each row, from the sorted row indices of values."""
     edges = _ops["arange"](0, count + 1, 1, device=rows.device)
     if rows.shape[0] == 0:
         return _ops["zeros_like"](edges)
@@ -492,10 +492,10 @@ def _inside(name, what, x, size):
 
 def sparse_coo_tensor(indices=None, values=None, size=None, *, dtype=None, device=None, requires_grad=False, check_invariants=None,
                       is_coalesced=None):
-    """A sparse tensor of values at indices, which have a row for each dimension.
+    """A sparse tensor in COO layout of values at indices, which have a row for each sparse dimension.
 
-    Values of the same indices are added. Without ``size`` it is as small as the indices allow. Values with more dimensions
-    have them as dense dimensions.
+    Values of the same indices are summed. Without ``size`` it is the smallest that fits the indices. Further dimensions of
+    the values are dense dimensions.
     """
     if size is None and values is None and indices is not None:
         indices, size = None, indices
@@ -540,7 +540,7 @@ LongTensor, IntTensor = map(_legacy, (_c.int64, _c.int32))
 
 def sparse_csr_tensor(crow_indices, col_indices, values, size=None, *, dtype=None, device=None, requires_grad=False,
                       check_invariants=None):
-    """A sparse matrix of the columns and values of each row, and of where the rows begin."""
+    """A sparse matrix in CSR layout, of the starts of rows, and the columns and values."""
     values = _values_of(values, dtype, device, requires_grad)
     starts = _whole("sparse_csr_tensor", "crow_indices", crow_indices, values.device)
     columns = _whole("sparse_csr_tensor", "col_indices", col_indices, values.device)
@@ -574,7 +574,7 @@ def _operands(name, a, b, rank):
 
 
 def mm(mat1, mat2, reduce=None):
-    """The product of a sparse matrix and a dense one, or of a dense and a sparse one."""
+    """The matrix product of a sparse and a dense matrix, in either order."""
     if reduce not in (None, "sum"):
         raise NotImplementedError(f"sparse.mm: reduce must be 'sum', got {reduce!r}")
     if isinstance(mat1, Tensor) and isinstance(mat2, SparseTensor):
@@ -598,7 +598,7 @@ def mv(mat, vec):
 
 
 def _dense_by_sparse(a, b):
-    """The product of a dense vector or matrix and a sparse matrix: the transposed product of the transposed ones."""
+    """The product of a dense vector or matrix with a sparse matrix, computed transposed."""
     _matrix("sparse.mm", b)
     flipped = SparseTensor(b._places.flip(0), b._elements, b._shape[::-1])
     return mv(flipped, a) if a.ndim == 1 else mm(flipped, a.t()).t()
@@ -610,7 +610,7 @@ def matmul(input, other):  # noqa: A002
 
 
 def addmm(mat, mat1, mat2, *, beta=1.0, alpha=1.0):
-    """``beta * mat + alpha * (mat1 @ mat2)``, of a sparse ``mat1`` and dense ``mat`` and ``mat2``."""
+    """``beta * mat + alpha * (mat1 @ mat2)``, with a sparse ``mat1``, and dense ``mat`` and ``mat2``."""
     product = mm(mat1, mat2)
     if isinstance(mat, SparseTensor):
         mat = mat.to_dense()
@@ -653,7 +653,7 @@ def _by_row(name, input, dim, dtype):  # noqa: A002
 
 
 def softmax(input, dim, *, dtype=None):  # noqa: A002
-    """The softmax of the values of each row of a sparse matrix: what is not stored is -inf."""
+    """The softmax of each row of a sparse matrix: elements that are not stored count as -inf."""
     own, rows, shifted, total = _by_row("sparse.softmax", input, dim, dtype)
     return own._with(shifted.exp() / total.index_select(0, rows))
 
@@ -664,7 +664,7 @@ def log_softmax(input, dim, *, dtype=None):  # noqa: A002
     return own._with(shifted - total.log().index_select(0, rows))
 
 
-# What operations of the list do with sparse tensors, beyond methods.
+# The operations of the list for sparse tensors, besides methods.
 _FUNCTIONS = {
     "mm": mm, "matmul": matmul, "mv": mv, "addmm": lambda input, mat1, mat2, **given: addmm(input, mat1, mat2, **given),  # noqa: A006
     "add": lambda input, other, **given: input.add(other, **given) if isinstance(input, SparseTensor) else other + input,
@@ -673,7 +673,7 @@ _FUNCTIONS = {
 
 
 def _to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None):
-    """The elements that are not 0, with their indices; the last dimensions are dense where ``sparse_dim`` says so."""
+    """The nonzero elements with their indices; dimensions after the first ``sparse_dim`` are dense."""
     if layout is sparse_csr:
         return _to_sparse_csr(self)
     if layout not in (None, sparse_coo) or blocksize is not None or dense_dim is not None:
@@ -689,7 +689,7 @@ def _to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=
 
 
 def _to_sparse_csr(self, dense_dim=None):
-    """The elements of a matrix that are not 0, with their columns, and where each row begins."""
+    """The nonzero elements of a matrix in CSR layout."""
     if self.ndim != 2:
         raise NotImplementedError(f"to_sparse_csr: the tensor must be a matrix, got shape {list(self.shape)}")
     return _to_sparse(self).to_sparse_csr()

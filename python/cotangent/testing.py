@@ -16,12 +16,12 @@ _TOLERANCES = {
 
 def assert_close(actual, expected, *, allow_subclasses=True, rtol=None, atol=None, equal_nan=False, check_device=True,
                  check_dtype=True, check_layout=True, check_stride=False, msg=None):
-    """Fails unless two tensors, numbers, or containers of them agree: ``|actual - expected| <= atol + rtol |expected|``.
+    """Asserts that tensors, numbers, or containers of them are close: ``|actual - expected| <= atol + rtol |expected|``.
 
     The tolerances are those of the less exact dtype, unless both are given.
     """
     if (rtol is None) != (atol is None):
-        raise ValueError(f"assert_close: rtol and atol are given together: they are {rtol} and {atol}")
+        raise ValueError(f"assert_close: rtol and atol must be given together, got {rtol} and {atol}")
     options = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan, "dtype": check_dtype, "device": check_device}
     try:
         _compare(actual, expected, options, "")

@@ -1,4 +1,4 @@
-"""What goes around a training step: metrics, logs, a report and a progress bar.
+"""Training: metrics, logs, a report and a progress bar.
 
     >>> import cotangent as ct
     >>> accuracy = ct.train.Accuracy()
@@ -14,7 +14,7 @@ from ._cotangent import ConfusionMatrix, Examples, Tensor  # noqa: F401
 
 
 class Metric:
-    """A figure of merit over all batches that it was given. Subclasses name one of the crate's."""
+    """A metric over batches. Each subclass stands for the crate's metric of its name."""
 
     def __init__(self, *, classes=None, average=None, k=None, threshold=None, ignore_index=None):
         self._metric = _c._Metric(type(self).__name__, {"classes": classes, "average": average, "k": k, "threshold": threshold,
@@ -22,29 +22,29 @@ class Metric:
 
     @property
     def name(self):
-        """A short name, for logs."""
+        """The name for logs."""
         return self._metric.name()
 
     @property
     def higher_is_better(self):
-        """Whether a larger value is the better one."""
+        """Whether higher values are better."""
         return self._metric.higher_is_better()
 
     def update(self, prediction, target):
-        """Takes a batch into account."""
+        """Updates the metric with a batch."""
         self._metric.update(prediction, target)
 
     def compute(self):
-        """The figure of all batches."""
+        """The value over all batches."""
         return self._metric.compute()
 
     def reset(self):
-        """Forgets all batches."""
+        """Resets the metric."""
         self._metric.reset()
 
 
 class Accuracy(Metric):
-    """The share of right classes. Predictions are classes, a score for each, or one score above a threshold."""
+    """The share of correct classes. Predictions are classes, scores of all classes, or scores of class 1 for a threshold."""
 
     def __init__(self, *, threshold=None, ignore_index=None):
         super().__init__(threshold=threshold, ignore_index=ignore_index)
@@ -58,14 +58,14 @@ class TopKAccuracy(Metric):
 
 
 class Precision(Metric):
-    """The share of predictions of a class that are right, averaged over classes."""
+    """The share of correct predictions among the predictions of a class, averaged over classes."""
 
     def __init__(self, classes, average="macro", *, threshold=None, ignore_index=None):
         super().__init__(classes=classes, average=average, threshold=threshold, ignore_index=ignore_index)
 
 
 class Recall(Metric):
-    """The share of a class that was found, averaged over classes."""
+    """The share of correct predictions among the examples of a class, averaged over classes."""
 
     def __init__(self, classes, average="macro", *, threshold=None, ignore_index=None):
         super().__init__(classes=classes, average=average, threshold=threshold, ignore_index=ignore_index)
@@ -79,7 +79,7 @@ class F1(Metric):
 
 
 class RocAuc(Metric):
-    """The area under the curve of true over false positives: of one score, or of each class against the rest."""
+    """The area under the ROC curve: of one score, or of each class against the rest."""
 
     def __init__(self, classes=None, average="macro"):
         super().__init__(classes=classes, average=average)
@@ -93,7 +93,7 @@ class MeanSquaredError(Metric):
 
 
 class RootMeanSquaredError(Metric):
-    """The root of the mean of the squared differences."""
+    """The square root of the mean of the squared differences."""
 
     def __init__(self):
         super().__init__()
@@ -107,21 +107,21 @@ class MeanAbsoluteError(Metric):
 
 
 class R2Score(Metric):
-    """The share of the targets' variance that the predictions explain."""
+    """The coefficient of determination R²."""
 
     def __init__(self):
         super().__init__()
 
 
 class Perplexity(Metric):
-    """The exponential of the mean cross entropy of scores for tokens."""
+    """The exponential of the mean cross entropy of logits for tokens."""
 
     def __init__(self, *, ignore_index=None):
         super().__init__(ignore_index=ignore_index)
 
 
 def _numbers(values, more):
-    """Numbers under names: tensors of one element are numbers, too."""
+    """Named numbers. Tensors of one element are converted."""
     return {str(name): float(value) for name, value in {**(values or {}), **more}.items()}
 
 
@@ -129,11 +129,11 @@ class _Log:
     """A log that is flushed at the end of a ``with`` block."""
 
     def log(self, step, values=None, **more):
-        """Notes the numbers of a step, under their names."""
+        """Logs the named numbers of a step."""
         self._log.log(step, _numbers(values, more))
 
     def flush(self):
-        """Brings to the file what is still in memory."""
+        """Writes buffered data to the file."""
         self._log.flush()
 
     def __enter__(self):
@@ -144,21 +144,21 @@ class _Log:
 
 
 class CsvLog(_Log):
-    """A row for each step in a CSV file."""
+    """A log as a CSV file with a row for each step."""
 
     def __init__(self, path, append=False):
         self._log = _c._LineLog("csv", path, append)
 
 
 class JsonlLog(_Log):
-    """A line of JSON for each step."""
+    """A log as a JSON Lines file with a line for each step."""
 
     def __init__(self, path, append=False):
         self._log = _c._LineLog("jsonl", path, append)
 
 
 class SummaryWriter(_Log):
-    """Event files that TensorBoard shows, with the methods of PyTorch's writer."""
+    """Event files for TensorBoard, with the methods of PyTorch's writer."""
 
     def __init__(self, log_dir=None, comment="", purge_step=None, max_queue=10, flush_secs=120, filename_suffix=""):
         if log_dir is None:
@@ -181,64 +181,64 @@ class SummaryWriter(_Log):
         return self._log.path()
 
     def add_scalar(self, tag, scalar_value, global_step=0):
-        """Notes a number."""
+        """Logs a number."""
         self._log.scalar(tag, global_step, float(scalar_value))
 
     def add_scalars(self, main_tag, tag_scalar_dict, global_step=0):
-        """Notes several numbers under one heading."""
+        """Logs several numbers under one tag."""
         for tag, value in tag_scalar_dict.items():
             self.add_scalar(f"{main_tag}/{tag}", value, global_step)
 
     def add_histogram(self, tag, values, global_step=0):
-        """Notes how the elements of a tensor are distributed."""
+        """Logs a histogram of a tensor."""
         self._log.histogram(tag, global_step, values if isinstance(values, Tensor) else _c._tensor(values))
 
     def add_image(self, tag, img_tensor, global_step=0, walltime=None, dataformats="CHW"):
-        """Notes an image, ``[channels, height, width]`` or ``[height, width]``; ``dataformats`` says which dimension is which."""
+        """Logs an image, ``[channels, height, width]`` or ``[height, width]``; ``dataformats`` names the dimensions."""
         x = img_tensor if isinstance(img_tensor, Tensor) else _c._tensor(img_tensor)
         if dataformats == "HWC":
             x = x.permute(2, 0, 1).contiguous()
         elif dataformats not in ("CHW", "HW"):
-            raise ValueError(f"add_image: there is no order {dataformats!r}: there are CHW, HWC and HW")
+            raise ValueError(f"add_image: dataformats must be 'CHW', 'HWC' or 'HW', got {dataformats!r}")
         self._log.image(tag, global_step, x)
 
     def add_images(self, tag, img_tensor, global_step=0):
-        """Notes several images, ``[n, channels, height, width]``, side by side."""
+        """Logs several images, ``[n, channels, height, width]``, in one row."""
         self.add_image(tag, _c._functions["cat"](list(img_tensor.unbind(0)), -1), global_step)
 
     def add_graph(self, model, input_to_model=None, verbose=False):
-        """The text of a model: there is no graph before it is run."""
+        """Logs the text of a model: there is no graph before it is run."""
         self.add_text("model", repr(model))
 
     def add_text(self, tag, text_string, global_step=0):
-        """Notes a text."""
+        """Logs a text."""
         self._log.text(tag, global_step, text_string)
 
     def close(self):
-        """Brings to the file what is still in memory."""
+        """Writes buffered data to the file."""
         self.flush()
 
 
 class Report:
-    """One HTML file with the curves of a run, its facts, a confusion matrix and images: it needs nothing else to be read."""
+    """A self-contained HTML file with the curves of a run, facts, a confusion matrix and images."""
 
     def __init__(self, title):
         self._log = _c._Report(title)
 
     def log(self, step, values=None, **more):
-        """Notes the numbers of a step, under their names."""
+        """Logs the named numbers of a step."""
         self._log.log(step, _numbers(values, more))
 
     def fact(self, name, value):
-        """Notes a fact of the run, for the table at the top."""
+        """Sets a fact of the run, for the table at the top."""
         self._log.fact(str(name), str(value))
 
     def confusion(self, matrix, labels=()):
-        """Shows a confusion matrix, with these names of classes."""
+        """Sets the confusion matrix, with names of the classes."""
         self._log.confusion(matrix, [str(label) for label in labels])
 
     def examples(self, examples):
-        """Shows images that were taken for something else."""
+        """Sets example images for the confusion matrix."""
         self._log.examples(examples)
 
     def html(self):
@@ -251,13 +251,13 @@ class Report:
 
 
 class Progress:
-    """A progress bar on the terminal, for a loop that says itself how far it is."""
+    """A progress bar on the terminal, for loops that call ``update``."""
 
     def __init__(self, total=None, label=None, quiet=False):
         self._bar = _c._Progress(total, label, quiet)
 
     def update(self, done, values=None, **more):
-        """Shows that so much is done, and numbers beside it."""
+        """Sets the number of finished steps, and the numbers to show."""
         self._bar.update(done, _numbers(values, more))
 
     def finish(self):
@@ -266,7 +266,7 @@ class Progress:
 
 
 def progress(items, label=None, quiet=False):
-    """The items of an iterable one after the other, with a progress bar."""
+    """Iterates over items with a progress bar."""
     try:
         total = len(items)
     except TypeError:

@@ -1,4 +1,4 @@
-"""Names for annotations, as PyTorch's ``torch.types``."""
+"""Names for annotations, as in PyTorch's ``torch.types``."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-//! Python's values as arguments of operations.
+//! Conversion of Python values to arguments of operations.
 
 use crate::tensor::PyTensor;
 use crate::{dtype, index, number};
 use cotangent::ops::{Arg, ArgKind};
-use cotangent::{Scalar, Slice};
+use cotangent::{Scalar, arguments::Slice};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -24,11 +24,11 @@ impl From<Fault<'_, '_>> for PyErr {
             Ok(text) => format!("{:?}", text.to_string()),
             Err(_) => type_name(given),
         };
-        PyTypeError::new_err(format!("{op}: the argument {name} should be {wanted}, not {given}"))
+        PyTypeError::new_err(format!("{op}: {name} must be {wanted}, got {given}"))
     }
 }
 
-/// The name of the type of a value, with its article.
+/// The type of a value for messages that end in `got ..`.
 pub fn type_name(value: &Bound<'_, PyAny>) -> String {
     if value.is_none() {
         return "None".to_string();
@@ -39,11 +39,11 @@ pub fn type_name(value: &Bound<'_, PyAny>) -> String {
         Ok(module) if module == "numpy" => {
             format!("a numpy.{name}: cotangent.asarray makes a tensor of it")
         }
-        _ => format!("of type {name}"),
+        _ => format!("a value of type {name}"),
     }
 }
 
-/// What a kind is called in messages.
+/// The name of a kind in messages.
 pub fn wanted(kind: ArgKind) -> String {
     match kind {
         ArgKind::Tensor => "a Tensor".into(),
@@ -89,7 +89,7 @@ pub fn annotation(kind: ArgKind) -> String {
     }
 }
 
-/// A value for a parameter. `None` is let through: it stands for the default.
+/// Converts a value for a parameter. `None` stands for the default.
 pub fn convert(op: &str, name: &str, kind: ArgKind, value: &Bound<'_, PyAny>) -> PyResult<Arg> {
     let fault = || PyErr::from(Fault { op, name, wanted: &wanted(kind), given: value });
     if value.is_none() {
@@ -110,12 +110,12 @@ pub fn convert(op: &str, name: &str, kind: ArgKind, value: &Bound<'_, PyAny>) ->
         }
         ArgKind::Int | ArgKind::Dim => Arg::Scalar(Scalar::I64(integer(value)?.ok_or_else(fault)? as i64)),
         ArgKind::Dims | ArgKind::Sizes | ArgKind::Ints => match (integer(value)?, value.cast::<PyTensor>()) {
-            // One number is not always a list of it: `tensor_split(x, 3)` makes three parts.
+            // One number is not always a list of one: `tensor_split(x, 3)` makes three parts.
             (Some(one), _) => Arg::from(one),
             (None, Ok(tensor)) => Arg::Tensor(tensor.get().get()?),
             // A convolution's padding may be a word.
             (None, Err(_)) if value.is_instance_of::<PyString>() => Arg::Text(value.to_string()),
-            // An empty tuple of dimensions is none of them, which differs from all.
+            // An empty tuple of dimensions differs from all dimensions.
             (None, Err(_)) => Arg::Ints(integers(&items(value).ok_or_else(fault)?)?.ok_or_else(fault)?),
         },
         ArgKind::Bool => match value.cast::<PyBool>() {
@@ -140,7 +140,7 @@ pub fn convert(op: &str, name: &str, kind: ArgKind, value: &Bound<'_, PyAny>) ->
         ArgKind::Index => Arg::Index(index::plain(value)?),
         ArgKind::DType => Arg::DType(dtype::extract(value)?),
         ArgKind::Device => Arg::Device(dtype::device(value)?),
-        // The order of a norm may be a number.
+        // The order of a norm may be a number, not only a name.
         ArgKind::Choice(words) if words.contains(&"fro") && !value.is_instance_of::<PyString>() => {
             Arg::Scalar(number::scalar(value)?.ok_or_else(fault)?)
         }
@@ -152,7 +152,7 @@ pub fn convert(op: &str, name: &str, kind: ArgKind, value: &Bound<'_, PyAny>) ->
     })
 }
 
-/// The items of a list, a tuple or another sequence that is no text.
+/// The items of a list, a tuple or another sequence except text.
 pub fn items<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
     if let Ok(tuple) = value.cast::<PyTuple>() {
         return Some(tuple.iter().collect());
@@ -166,8 +166,8 @@ pub fn items<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
     value.try_iter().ok()?.collect::<PyResult<_>>().ok()
 }
 
-/// An integer, or what can stand for one, such as NumPy's; one that is too large is the largest there is. A bool is none, though
-/// Python says so: in `x.topk(2, True)` it was meant for another parameter.
+/// An integer or an object with `__index__`, such as NumPy's; too large ones are clamped. A bool is refused, though it is an
+/// int in Python: in `x.topk(2, True)` it was meant for another parameter.
 pub fn integer(value: &Bound<'_, PyAny>) -> PyResult<Option<isize>> {
     if value.cast::<PyBool>().is_ok() {
         return Ok(None);
@@ -177,7 +177,7 @@ pub fn integer(value: &Bound<'_, PyAny>) -> PyResult<Option<isize>> {
     {
         return Ok(Some(x));
     }
-    // Sequences are the most frequent of what is no integer: they are known without an exception that is raised and dropped.
+    // Sequences are the most frequent other values: this avoids raising an exception for them.
     if value.cast::<PyTuple>().is_ok() || value.cast::<PyList>().is_ok() || !value.hasattr("__index__")? {
         return Ok(None);
     }
@@ -199,7 +199,7 @@ fn integers(values: &[Bound<'_, PyAny>]) -> PyResult<Option<Vec<isize>>> {
     Ok(Some(all))
 }
 
-/// A slice of Python's.
+/// Converts a Python slice.
 pub fn slice(value: &Bound<'_, PySlice>) -> PyResult<Slice> {
     let (mut start, mut stop, mut step) = (0, 0, 0);
     // SAFETY: the object is a slice, and the places that are written live until the call returns.
@@ -207,7 +207,7 @@ pub fn slice(value: &Bound<'_, PySlice>) -> PyResult<Slice> {
     if failed {
         return Err(PyErr::fetch(value.py()));
     }
-    // What was left out comes back as the end that the step leads from or to.
+    // Omitted parts come back as the ends of the range, depending on the sign of the step.
     let (first, last) = if step < 0 { (isize::MAX, isize::MIN) } else { (0, isize::MAX) };
     let given = |part: isize, left_out: isize| (part != left_out).then_some(part);
     Ok(Slice::new(given(start, first), given(stop, last)).step(step))

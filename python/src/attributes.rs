@@ -1,4 +1,4 @@
-//! What a tensor says of itself, its gradient, and its other forms.
+//! Attributes of tensors, gradients, and conversions.
 
 use crate::dtype::{self, PyDType, PyDevice};
 use crate::error::OrRaise;
@@ -15,9 +15,9 @@ impl PyTensor {
     /// The size of every dimension.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        // A tuple of Python's own class, which counts elements and prints itself as PyTorch's.
+        // A subclass of tuple with `numel()`, printed as in PyTorch.
         static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-        let class = CLASS.import(py, "cotangent._size", "Size")?;
+        let class = CLASS.import(py, "cotangent._core.size", "Size")?;
         class.call1((PyTuple::new(py, self.get()?.shape())?,))
     }
 
@@ -27,7 +27,7 @@ impl PyTensor {
         dtype::object(py, self.get()?.dtype())
     }
 
-    /// Where the elements are.
+    /// The device of the elements.
     #[getter]
     fn device(&self) -> PyResult<PyDevice> {
         Ok(PyDevice(self.get()?.device()))
@@ -49,20 +49,20 @@ impl PyTensor {
         Ok(self.get()?.numel())
     }
 
-    /// The number of bytes of an element.
+    /// The size of an element in bytes.
     #[getter]
     fn itemsize(&self) -> PyResult<usize> {
         Ok(self.get()?.dtype().size())
     }
 
-    /// The number of bytes of all elements.
+    /// The size of all elements in bytes.
     #[getter]
     fn nbytes(&self) -> PyResult<usize> {
         let x = self.get()?;
         Ok(x.numel() * x.dtype().size())
     }
 
-    /// The steps, in elements, from one index of a dimension to the next; of one dimension, or of all.
+    /// The strides in elements, of one dimension or of all.
     #[pyo3(signature = (dim=None))]
     fn stride(&self, py: Python<'_>, dim: Option<isize>) -> PyResult<Py<PyAny>> {
         let x = self.get()?;
@@ -77,7 +77,7 @@ impl PyTensor {
         }
     }
 
-    /// The position of the first element in the memory that the tensor shares with what it is a view of.
+    /// The offset of the first element in the memory that the tensor shares with its base.
     fn storage_offset(&self) -> PyResult<usize> {
         Ok(self.get()?.offset())
     }
@@ -88,12 +88,12 @@ impl PyTensor {
         py.detach(|| x.data_ptr().map(<*const u8>::addr)).or_raise()
     }
 
-    /// Whether the elements lie in row-major order without gaps.
+    /// Whether the elements are contiguous in row-major order.
     fn is_contiguous(&self) -> PyResult<bool> {
         Ok(self.get()?.is_contiguous())
     }
 
-    /// Whether the elements are real numbers of floating point.
+    /// Whether the elements are real floating-point numbers.
     fn is_floating_point(&self) -> PyResult<bool> {
         Ok(self.get()?.dtype().is_float())
     }
@@ -103,7 +103,7 @@ impl PyTensor {
         Ok(self.get()?.dtype().is_complex())
     }
 
-    /// The variable that this one is a view of, or `None`.
+    /// The tensor that this one is a view of, or `None`.
     #[getter]
     fn _base(&self, py: Python<'_>) -> Option<Py<PyTensor>> {
         self.base(py)
@@ -120,12 +120,12 @@ impl PyTensor {
         PyTensor::requires_grad_(slf, requires_grad).map(drop)
     }
 
-    /// Makes this tensor a leaf whose gradient is kept, or a constant.
+    /// Makes this tensor a leaf that requires a gradient, or a constant.
     #[pyo3(signature = (requires_grad=true))]
     fn requires_grad_<'py>(slf: &Bound<'py, Self>, requires_grad: bool) -> PyResult<Bound<'py, Self>> {
         let x = slf.get().get()?;
         if x.requires_grad() != requires_grad {
-            // The gradient stays, as a tensor of its own while there is no leaf that it belongs to.
+            // The gradient is kept, as an independent tensor while there is no leaf.
             let grad = PyTensor::grad_object(slf)?;
             let leaf = x.into_value().requires_grad_(requires_grad).or_raise()?;
             slf.get().drop_grad();
@@ -152,20 +152,20 @@ impl PyTensor {
         Ok(self.get()?.grad_fn().map(str::to_string))
     }
 
-    /// The same values outside of the graph, as a view.
+    /// The same values, detached from the graph, as a view.
     fn detach(slf: &Bound<'_, Self>) -> PyResult<Py<PyTensor>> {
         let x = slf.get().get()?.detach();
         PyTensor::view(slf, x, Step::Detach)
     }
 
-    /// The same bytes as elements of another dtype, as a view outside of the graph.
+    /// The same bytes as elements of another dtype, as a detached view.
     fn _bytes_as(slf: &Bound<'_, Self>, dtype: &Bound<'_, PyAny>) -> PyResult<Py<PyTensor>> {
         let (x, step) = (slf.get().get()?, Step::Bytes(dtype::extract(dtype)?));
         let bytes = slf.py().detach(|| step.of(&x)).or_raise()?;
         PyTensor::view(slf, bytes, step)
     }
 
-    /// Takes this tensor out of the graph.
+    /// Detaches this tensor from the graph, in place.
     fn detach_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         let x = slf.get().get()?;
         if x.requires_grad() {
@@ -175,7 +175,7 @@ impl PyTensor {
         Ok(slf.clone())
     }
 
-    /// The same values outside of the graph; to assign to it changes them there.
+    /// The same values, detached from the graph. Assigning to it replaces the values.
     #[getter]
     fn data(slf: &Bound<'_, Self>) -> PyResult<Py<PyTensor>> {
         PyTensor::detach(slf)
@@ -187,7 +187,7 @@ impl PyTensor {
         let own = slf.get().get()?;
         let alike = own.shape() == value.shape() && own.dtype() == value.dtype() && own.device() == value.device();
         if !alike && own.is_leaf() && slf.get().hold().is_some() {
-            // Another form: a leaf of its own, without the gradient of the old one.
+            // Another shape, dtype or device: a new leaf without the old gradient.
             let leaf = value.detach().into_value().requires_grad_(own.requires_grad()).or_raise()?;
             slf.get().drop_grad();
             slf.get().replace(leaf);
@@ -199,7 +199,7 @@ impl PyTensor {
         })
     }
 
-    /// The gradient that backward passes have added up for this leaf, or `None`.
+    /// The accumulated gradient of this leaf, or `None`.
     #[getter]
     fn grad(slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyTensor>>> {
         PyTensor::grad_object(slf)
@@ -219,12 +219,12 @@ impl PyTensor {
         }
     }
 
-    /// Keeps the gradient of this result, as is done for leaves anyway.
+    /// Keeps the gradient of this tensor, which is not a leaf, in backward passes.
     fn retain_grad(&self) -> PyResult<()> {
         self.get()?.retain_grad().or_raise()
     }
 
-    /// Takes over the values of another tensor, broadcast to this one's shape and cast to its dtype.
+    /// Copies the values of another tensor, broadcast to this shape and cast to this dtype.
     #[pyo3(signature = (src, non_blocking=false))]
     fn copy_<'py>(slf: &Bound<'py, Self>, src: &Bound<'_, PyTensor>, non_blocking: bool) -> PyResult<Bound<'py, Self>> {
         let (src, _) = (src.get().get()?, non_blocking);
@@ -233,26 +233,26 @@ impl PyTensor {
         Ok(slf.clone())
     }
 
-    /// Puts zero everywhere.
+    /// Fills with zeros.
     fn zero_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         slf.get().modify(Tensor::zero_)?;
         Ok(slf.clone())
     }
 
-    /// Computes what was deferred.
+    /// Computes deferred operations.
     fn compute(&self, py: Python<'_>) -> PyResult<()> {
         let x = self.get()?;
         py.detach(|| x.compute()).or_raise()
     }
 
-    /// Whether two tensors lie in the same memory.
+    /// Whether two tensors share memory.
     fn shares_memory(&self, other: &Bound<'_, PyTensor>) -> PyResult<bool> {
         Ok(self.get()?.shares_memory(&other.get().get()?))
     }
 
-    /// The tensor as another dtype, on another device, or both. Arguments are dtypes, devices, or another tensor.
+    /// The tensor with another dtype, on another device, or both. Arguments are dtypes, devices, or another tensor.
     ///
-    /// Elements lie in the order of their indices: `memory_format` is taken, and changes nothing. So is `non_blocking`.
+    /// `memory_format` and `non_blocking` are accepted and have no effect.
     #[pyo3(signature = (*args, dtype=None, device=None, copy=false, non_blocking=false, memory_format=None))]
     fn to(
         slf: &Bound<'_, Self>,
@@ -269,11 +269,11 @@ impl PyTensor {
         let mut to_device = device.map(dtype::device).transpose()?;
         for argument in args {
             if let Ok(flag) = argument.cast::<PyBool>() {
-                // By place the first is `non_blocking`, and the second `copy`.
+                // By position the first is `non_blocking`, and the second `copy`.
                 flags += 1;
                 copy |= flags == 2 && flag.is_true();
             } else if argument.is_none() {
-                // PyTorch's `to(None, dtype)` stays on its device.
+                // PyTorch's `to(None, dtype)` keeps the device.
             } else if let Ok(other) = argument.cast::<PyTensor>() {
                 let other = other.get().get()?;
                 (to_dtype, to_device) = (Some(other.dtype()), Some(other.device()));

@@ -1,5 +1,5 @@
-//! Recording and differentiating: modes, passes, hooks, transforms, tapes and functions of the user's.
-// What Python passes to a function is the function's own.
+//! Automatic differentiation: modes, passes, hooks, transforms, tapes and custom functions.
+// Arguments of functions called from Python are passed by value.
 #![allow(clippy::needless_pass_by_value)]
 
 use crate::error::{self, OrRaise, carry};
@@ -9,14 +9,18 @@ use cotangent::autograd::{
     self, AnomalyGuard, BackwardOptions, ForwardContext, FunctionContext, GradCheckOptions, GradMode, GradOptions,
     Gradients, HookHandle, Mark, Tape, TapeBackwardOptions,
 };
-use cotangent::{Name, Result, Tensor, VmapOptions, VmapRandomness};
+use cotangent::{
+    Result, Tensor,
+    error::Name,
+    vmap::{VmapOptions, VmapRandomness},
+};
 use pyo3::exceptions::{PyNotImplementedError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Calls a function of Python's with tensors; the result is a tensor or several.
+/// Calls a Python function with tensors. The result is one tensor or several.
 fn call_all(f: &Py<PyAny>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     let call = |py: Python<'_>| {
         let inputs = inputs.iter().map(|x| PyTensor::object(py, x.clone())).collect::<PyResult<Vec<_>>>()?;
@@ -32,19 +36,17 @@ fn results(result: &Bound<'_, PyAny>) -> PyResult<Vec<Tensor>> {
     }
     let Some(items) = args::items(result) else {
         let given = args::type_name(result);
-        return Err(PyTypeError::new_err(format!(
-            "the function should give a Tensor or a tuple of them, not one {given}"
-        )));
+        return Err(PyTypeError::new_err(format!("the function must return a Tensor or a tuple of them, got {given}")));
     };
     items.iter().map(|item| expect("function", "result", item)).collect()
 }
 
-/// The same with one result.
+/// As `call_all`, with one result.
 fn call_one(f: &Py<PyAny>, inputs: &[Tensor]) -> Result<Tensor> {
     let mut all = call_all(f, inputs)?;
     match (all.pop(), all.is_empty()) {
         (Some(only), true) => Ok(only),
-        (_, _) => Err(carry(PyTypeError::new_err("the function should give one Tensor"))),
+        (_, _) => Err(carry(PyTypeError::new_err("the function must return one Tensor"))),
     }
 }
 
@@ -66,11 +68,11 @@ fn is_grad_enabled() -> bool {
     autograd::is_grad_enabled()
 }
 
-/// Sets whether operations are recorded on this thread, and gives what it was before.
+/// Sets whether operations are recorded on this thread, and returns the previous setting.
 #[pyfunction]
 fn _set_grad_enabled(enabled: bool) -> bool {
     let before = autograd::is_grad_enabled();
-    // The guard would restore the mode; who calls this does that.
+    // The guard would restore the mode; the caller does that.
     std::mem::forget(if enabled { GradMode::enable() } else { GradMode::disable() });
     before
 }
@@ -79,7 +81,7 @@ thread_local! {
     static ANOMALY: RefCell<Vec<AnomalyGuard>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Begins or ends looking for NaN in backward passes of this thread.
+/// Enters or leaves a scope that looks for NaN in backward passes of this thread.
 #[pyfunction]
 fn _detect_anomaly(begin: bool) {
     if begin {
@@ -110,7 +112,7 @@ impl PyTensor {
         }
         if create_graph {
             return Err(PyNotImplementedError::new_err(
-                "backward: with create_graph, name the inputs whose gradients are to have a graph",
+                "backward: create_graph requires inputs: pass the tensors whose gradients need a graph",
             ));
         }
         let options = BackwardOptions::new().gradient(gradient.as_ref()).retain_graph(retain_graph.unwrap_or(false));
@@ -118,7 +120,7 @@ impl PyTensor {
         py.detach(|| x.backward_with(options)).or_raise()
     }
 
-    /// Calls a function with the gradient of this tensor whenever one passes; what it returns takes its place.
+    /// Calls a function with each gradient of this tensor. A result that is not None replaces the gradient.
     fn register_hook(&self, hook: Py<PyAny>) -> PyResult<PyHookHandle> {
         let call = move |grad: &Tensor| {
             let call = |py: Python<'_>| {
@@ -131,7 +133,7 @@ impl PyTensor {
     }
 }
 
-/// Adds the gradients for some inputs to what they have.
+/// Adds the gradients of some inputs to their `grad`.
 fn backward_to(
     py: Python<'_>,
     x: &Tensor,
@@ -153,7 +155,7 @@ fn backward_to(
     Ok(())
 }
 
-/// What removes a hook again.
+/// A handle that removes a hook.
 #[pyclass(name = "RemovableHandle", module = "cotangent.autograd", frozen)]
 struct PyHookHandle(HookHandle);
 
@@ -193,12 +195,12 @@ fn _grad(
     found.into_iter().map(|grad| grad.map(|grad| PyTensor::object(py, grad)).transpose()).collect()
 }
 
-/// A function of the user's, as the crate knows them.
+/// A custom function, for the crate.
 struct PyFunction {
     class: Py<PyAny>,
     context: Py<PyAny>,
     args: Py<PyTuple>,
-    /// Where the tensors are among the arguments.
+    /// The positions of the tensors among the arguments.
     places: Vec<usize>,
     name: String,
 }
@@ -247,7 +249,7 @@ impl PyFunction {
         let least = self.places.last().map_or(0, |&last| last + 1);
         if all.len() < least || all.len() > needs.len() {
             return Err(PyValueError::new_err(format!(
-                "{}.backward gave {} gradients for {} arguments of forward",
+                "{}.backward must return a gradient for each argument of forward, got {} for {}",
                 self.name,
                 all.len(),
                 needs.len()
@@ -284,7 +286,7 @@ impl autograd::Function for PyFunction {
     }
 }
 
-/// Calls a function of the user's, with its own rule for the backward pass.
+/// Calls a custom function with its rule for the backward pass.
 #[pyfunction]
 fn _apply(
     py: Python<'_>,
@@ -318,7 +320,7 @@ fn _apply(
     Ok(objects(py, all)?.into_any())
 }
 
-/// What pulls cotangents back.
+/// The pullback of a function.
 #[pyclass(frozen)]
 struct Pull(Box<dyn Fn(&Tensor) -> Result<Vec<Tensor>> + Send + Sync>);
 
@@ -391,13 +393,13 @@ fn _vmap(
         "different" => VmapRandomness::Different,
         other => {
             return Err(PyValueError::new_err(format!(
-                "vmap: {other:?} is none of \"error\", \"same\", \"different\""
+                "vmap: randomness must be 'error', 'same' or 'different', got {other:?}"
             )));
         }
     };
     let options = VmapOptions::new().in_dims(in_dims).out_dim(out_dim).randomness(randomness);
     error::forget();
-    let all = cotangent::vmap_all(|x| call_all(&f, x), &inputs.iter().collect::<Vec<_>>(), options).or_raise()?;
+    let all = cotangent::vmap::vmap_all(|x| call_all(&f, x), &inputs.iter().collect::<Vec<_>>(), options).or_raise()?;
     objects(py, all)
 }
 
@@ -435,7 +437,7 @@ fn _gradcheck(
     }
 }
 
-/// A graph with an owner: its variables' operations are recorded on it, and it gives their gradients.
+/// An explicit graph: it records the operations of its variables, and computes their gradients.
 #[pyclass(name = "Tape", module = "cotangent.autograd", frozen)]
 struct PyTape(Tape);
 
@@ -471,7 +473,7 @@ impl PyTape {
         let mark = mark.get().0.lock().unwrap_or_else(PoisonError::into_inner).take();
         match mark {
             Some(mark) => self.0.pop_to(mark).or_raise(),
-            None => Err(PyValueError::new_err("pop_to: the mark was used before")),
+            None => Err(PyValueError::new_err("pop_to: the mark was used already")),
         }
     }
 
@@ -495,7 +497,7 @@ impl PyTape {
 #[pyclass(name = "Mark", module = "cotangent.autograd", frozen)]
 struct PyMark(Mutex<Option<Mark>>);
 
-/// The gradients that a pass over a tape has found.
+/// The gradients of a pass over a tape.
 #[pyclass(name = "Gradients", module = "cotangent.autograd", frozen)]
 struct PyGradients(Arc<Gradients>);
 
@@ -530,31 +532,31 @@ fn manual_seed(seed: &Bound<'_, PyAny>) -> PyResult<()> {
 /// The state of this thread's random numbers.
 #[pyfunction]
 fn get_rng_state() -> (u64, u64) {
-    cotangent::rng_state()
+    cotangent::random::rng_state()
 }
 
-/// Puts the random numbers of this thread into a state that `get_rng_state` gave.
+/// Sets the state of this thread's random numbers to one of `get_rng_state`.
 #[pyfunction]
 fn set_rng_state(state: (u64, u64)) {
-    cotangent::set_rng_state(state);
+    cotangent::random::set_rng_state(state);
 }
 
 /// The number of threads that compute.
 #[pyfunction]
 fn get_num_threads() -> usize {
-    cotangent::num_threads()
+    cotangent::settings::num_threads()
 }
 
 /// Sets the number of threads that compute.
 #[pyfunction]
 fn set_num_threads(count: usize) -> PyResult<()> {
     if count == 0 {
-        return Err(PyValueError::new_err("set_num_threads: there must be a thread"));
+        return Err(PyValueError::new_err("set_num_threads: count must be positive, got 0"));
     }
-    cotangent::set_num_threads(count).or_raise()
+    cotangent::settings::set_num_threads(count).or_raise()
 }
 
-/// Figures of the allocator of a device, in bytes.
+/// Statistics of the allocator of a device, in bytes.
 #[pyfunction]
 #[pyo3(signature = (device=None))]
 fn memory_stats<'py>(py: Python<'py>, device: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyDict>> {

@@ -1,4 +1,4 @@
-//! Tensors as numbers, lists and bytes of Python's.
+//! Conversion of tensors to Python numbers, lists and bytes.
 
 use crate::error::OrRaise;
 use crate::number;
@@ -7,10 +7,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-/// The element of a tensor that has one.
+/// The element of a tensor with one element.
 pub fn item(x: &Tensor) -> PyResult<Scalar> {
     if x.numel() != 1 {
-        let text = format!("item: a tensor of shape {:?} has {} elements, not one", x.shape(), x.numel());
+        let text = format!("item: a tensor of shape {:?} must have one element, got {}", x.shape(), x.numel());
         return Err(PyValueError::new_err(text));
     }
     x.at(&vec![0; x.rank()]).or_raise()
@@ -33,7 +33,7 @@ pub fn to_list(py: Python<'_>, x: &Tensor) -> PyResult<Py<PyAny>> {
         dtype if dtype.is_float() => objects::<f64>(py, x, Scalar::F64)?,
         _ => objects::<i64>(py, x, Scalar::I64)?,
     };
-    // From the last dimension to the first every `size` objects become a list.
+    // From the last dimension to the first, each group of `size` objects becomes a list.
     for (dim, &size) in x.shape().iter().enumerate().rev() {
         let count: usize = x.shape()[..dim].iter().product();
         let mut objects = items.into_iter();
@@ -53,7 +53,7 @@ pub fn to_bytes<'py>(py: Python<'py>, x: &Tensor) -> PyResult<Bound<'py, PyBytes
         return Ok(PyBytes::new(py, &[]));
     }
     let start = whole.data_ptr().or_raise()?;
-    // SAFETY: a contiguous tensor on the CPU has this many initialised bytes from its first element on, which nobody
-    // changes while the handle lives.
+    // SAFETY: a contiguous tensor on the CPU has this many initialised bytes from its first element on, which are not
+    // changed while the handle lives.
     Ok(PyBytes::new(py, unsafe { std::slice::from_raw_parts(start, bytes) }))
 }

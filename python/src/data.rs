@@ -1,4 +1,4 @@
-//! Tensors from Python's values: numbers, nested sequences, and arrays of other libraries.
+//! Tensors from Python values: numbers, nested sequences, and arrays of other libraries.
 
 use crate::args::{self, type_name};
 use crate::error::OrRaise;
@@ -9,10 +9,10 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// Sequences inside of each other, at most: beyond that they contain themselves.
+/// The deepest nesting of sequences: deeper ones contain themselves.
 const DEEPEST: usize = 64;
 
-/// A dtype and a device, each of which may be left open.
+/// An optional dtype and an optional device.
 #[derive(Clone, Copy, Default)]
 pub struct Options {
     pub dtype: Option<DType>,
@@ -31,7 +31,7 @@ pub fn options(dtype: Option<&Bound<'_, PyAny>>, device: Option<&Bound<'_, PyAny
     Ok(Options { dtype, device })
 }
 
-/// A tensor with values of its own.
+/// A tensor with a copy of the values.
 pub fn tensor(value: &Bound<'_, PyAny>, options: Options) -> PyResult<Tensor> {
     let py = value.py();
     let own = |x: Tensor| {
@@ -59,9 +59,9 @@ pub fn tensor(value: &Bound<'_, PyAny>, options: Options) -> PyResult<Tensor> {
 struct Nested {
     shape: Vec<usize>,
     numbers: Vec<Scalar>,
-    /// The kinds of Python's numbers among them, which have no dtype of their own.
+    /// The kinds of Python numbers among them, which have no dtype.
     plain: Kinds,
-    /// The common dtype of tensors, arrays and NumPy's scalars among them.
+    /// The common dtype of tensors, arrays and NumPy scalars among them.
     dtype: Option<DType>,
 }
 
@@ -99,9 +99,9 @@ impl Kinds {
 }
 
 impl Nested {
-    /// Adds a number or the numbers of a sequence, whose dtype may be known already.
+    /// Adds a number or the numbers of a sequence; `known` if their dtype is already counted.
     fn push(&mut self, value: &Bound<'_, PyAny>, depth: usize, known: bool) -> PyResult<()> {
-        let ragged = || PyValueError::new_err("tensor: the parts of a nested sequence differ in shape");
+        let ragged = || PyValueError::new_err("tensor: items of a nested sequence must have the same shape");
         if let Some(number) = number::scalar(value)? {
             if self.shape.len() != depth {
                 return Err(ragged());
@@ -125,10 +125,13 @@ impl Nested {
             return self.push(list.bind(value.py()), depth, true);
         }
         let Some(items) = args::items(value) else {
-            return Err(PyTypeError::new_err(format!("tensor: no tensor can be made of a value {}", type_name(value))));
+            return Err(PyTypeError::new_err(format!(
+                "tensor: data must be numbers, nested sequences or arrays, got {}",
+                type_name(value)
+            )));
         };
         if depth >= DEEPEST {
-            return Err(PyValueError::new_err(format!("tensor: sequences are nested more than {DEEPEST} deep")));
+            return Err(PyValueError::new_err(format!("tensor: sequences must be nested at most {DEEPEST} deep")));
         }
         if self.shape.len() == depth && self.numbers.is_empty() {
             self.shape.push(items.len());
@@ -146,7 +149,7 @@ impl Nested {
     fn tensor(self, options: Options) -> PyResult<Tensor> {
         let Nested { shape, numbers, plain, dtype } = self;
         if numbers.len() != shape.iter().product::<usize>() {
-            return Err(PyValueError::new_err("tensor: the parts of a nested sequence differ in shape"));
+            return Err(PyValueError::new_err("tensor: items of a nested sequence must have the same shape"));
         }
         let natural = match (plain.dtype(), dtype) {
             (Some(plain), Some(dtype)) => plain.promote(dtype).or_raise()?,
@@ -165,10 +168,13 @@ impl Nested {
     }
 }
 
-/// Refuses numbers that the dtype cannot hold.
+/// Refuses numbers that are out of range for the dtype.
 fn check(number: Scalar, dtype: DType) -> PyResult<()> {
     if let (Scalar::C128(z), false) = (number, dtype.is_complex()) {
-        return Err(PyTypeError::new_err(format!("tensor: {z} cannot be an element of {}", dtype::name(dtype))));
+        return Err(PyTypeError::new_err(format!(
+            "tensor: {z} is not an element of {}, which is real",
+            dtype::name(dtype)
+        )));
     }
     let whole = match number {
         Scalar::I64(x) => i128::from(x),
@@ -197,7 +203,7 @@ fn of<T: Element>(numbers: &[Scalar], shape: Vec<usize>, options: Options) -> Py
     Tensor::from_vec_with(elements, shape, options).or_raise()
 }
 
-/// A tensor with values of its own: of numbers, nested sequences, or another array.
+/// A tensor with a copy of numbers, nested sequences, or another array.
 #[pyfunction]
 #[pyo3(signature = (data, *, dtype=None, device=None, requires_grad=false))]
 fn tensor_(
@@ -212,7 +218,7 @@ fn tensor_(
     PyTensor::object(py, made.requires_grad_(requires_grad).or_raise()?)
 }
 
-/// The tensor that was pickled.
+/// Rebuilds a pickled tensor.
 #[pyfunction]
 fn _rebuild(
     py: Python<'_>,
@@ -226,7 +232,7 @@ fn _rebuild(
     let bytes = bytes.as_bytes();
     let wanted = shape.iter().try_fold(dtype.size(), |n, &size| n.checked_mul(size));
     if wanted != Some(bytes.len()) {
-        return Err(PyValueError::new_err(format!("{} bytes do not fill a tensor of shape {shape:?}", bytes.len())));
+        return Err(PyValueError::new_err(format!("{} bytes do not match shape {shape:?}", bytes.len())));
     }
     let make = || {
         if bytes.is_empty() {
@@ -234,7 +240,7 @@ fn _rebuild(
         }
         let strides = row_major(&shape);
         let stored = if dtype == DType::Bool { DType::U8 } else { dtype };
-        // Of eight bytes each, so that elements of every dtype are aligned.
+        // Words of eight bytes, so that elements of every dtype are aligned.
         let mut owned = vec![0_u64; bytes.len().div_ceil(8)];
         // SAFETY: the vector has at least as many bytes, and the two do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), owned.as_mut_ptr().cast(), bytes.len()) };
@@ -242,7 +248,7 @@ fn _rebuild(
         let start = owner.as_ptr().cast();
         // SAFETY: the vector holds these elements, is never changed, and lives as long as the tensor.
         let shared = unsafe { Tensor::from_foreign(owner, start, shape, &strides, stored, Device::Cpu) }?;
-        // Whatever the bytes are, a bool is one of two.
+        // Bytes of bools are normalised to 0 and 1.
         let own = if dtype == DType::Bool { shared.ne(0)? } else { shared.deep_clone()? };
         own.to_device(device)
     };

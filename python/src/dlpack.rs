@@ -1,9 +1,8 @@
-//! Memory shared with other libraries: DLPack 1.x in both directions, and Python's buffers.
+//! Memory shared with other libraries: DLPack 1.x in both directions, and Python's buffer protocol.
 //!
-//! What others get of us stays as it is. Memory that is shared is read-only for them, and who changes the tensor changes a copy. A
-//! consumer may not understand that, or not heed it, as PyTorch: so DLPack gives a copy, unless `copy=False` asks for our memory.
-//! NumPy and Cython want memory that can be written, and get a copy, too, by Python's buffers. What we get of others is never
-//! written.
+//! Exported memory is read-only for consumers, and changing the tensor copies it first. Some consumers ignore the read-only
+//! flag, as PyTorch does: so DLPack exports a copy unless `copy=False` asks for the tensor's memory. NumPy and Cython require
+//! writable memory, and get a copy through the buffer protocol as well. Imported memory is never written.
 
 use crate::error::OrRaise;
 use crate::tensor::PyTensor;
@@ -93,7 +92,7 @@ fn decode(given: DLDataType) -> PyResult<DType> {
     DType::ALL.into_iter().find(same).ok_or_else(|| {
         let DLDataType { code, bits, lanes } = given;
         PyBufferError::new_err(format!(
-            "from_dlpack: there is no dtype for elements of code {code}, {bits} bits, {lanes} lanes"
+            "from_dlpack: elements of code {code}, {bits} bits and {lanes} lanes are not supported"
         ))
     })
 }
@@ -105,7 +104,7 @@ fn place(device: Device) -> DLDevice {
     }
 }
 
-/// What a consumer holds: the tensor's handle, and what the struct points to.
+/// The state held by a consumer: the tensor's handle, and the arrays that the struct points to.
 struct Export {
     tensor: Tensor,
     shape: Vec<i64>,
@@ -154,9 +153,9 @@ unsafe extern "C" fn delete_versioned(managed: *mut DLManagedTensorVersioned) {
     }
 }
 
-/// Frees what no consumer has taken.
+/// Frees a capsule that no consumer has taken.
 unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
-    // SAFETY: the interpreter passes a capsule that is about to go; a name says what it holds and that nobody has taken it.
+    // SAFETY: the interpreter passes a capsule that is about to be freed. The name determines what it holds, and that it was not taken.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, VERSIONED.as_ptr()) == 1 {
             delete_versioned(ffi::PyCapsule_GetPointer(capsule, VERSIONED.as_ptr()).cast());
@@ -168,7 +167,7 @@ unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
 
 fn no_graph(op: &str, x: &Tensor) -> PyResult<()> {
     if x.requires_grad() {
-        let text = format!("{op}: the tensor requires a gradient, which would be lost: use detach()");
+        let text = format!("{op}: the tensor must not require a gradient: call detach() first");
         return Err(PyBufferError::new_err(text));
     }
     Ok(())
@@ -190,15 +189,18 @@ impl PyTensor {
         let mut x = self.get()?;
         no_graph("__dlpack__", &x)?;
         if x.device() == Device::Cpu && stream.is_some() {
-            return Err(PyValueError::new_err("__dlpack__: the CPU has no streams: stream should be None"));
+            return Err(PyValueError::new_err("__dlpack__: stream must be None on the CPU"));
         }
-        // What is read-only only by a flag is not safe from a consumer that does not look at it.
+        // A read-only flag does not protect from consumers that ignore it.
         let copied = copy != Some(false);
         if let Some((kind, index)) = dl_device {
             let own = place(x.device());
             if (kind, index) != (own.device_type, own.device_id) {
                 if kind != CPU || copy == Some(false) {
-                    let text = format!("__dlpack__: the tensor is on {}, not on device ({kind}, {index})", x.device());
+                    let text = format!(
+                        "__dlpack__: dl_device must be that of the tensor, {}, got ({kind}, {index})",
+                        x.device()
+                    );
                     return Err(PyBufferError::new_err(text));
                 }
                 x = py.detach(|| x.to_device(Device::Cpu)).or_raise()?;
@@ -207,7 +209,7 @@ impl PyTensor {
         let versioned = max_version.is_some_and(|(major, _)| major >= 1);
         if !versioned && !copied {
             return Err(PyBufferError::new_err(
-                "__dlpack__: without a copy memory is shared read-only, which DLPack can say since 1.0: ask for max_version=(1, 0)",
+                "__dlpack__: copy=False requires max_version=(1, 0), the first version with read-only memory",
             ));
         }
         if copied {
@@ -229,24 +231,24 @@ impl PyTensor {
             let deleter = Some(delete_plain as unsafe extern "C" fn(*mut DLManagedTensor));
             (Box::into_raw(Box::new(DLManagedTensor { dl_tensor, manager_ctx, deleter })).cast(), PLAIN)
         };
-        // SAFETY: the pointer is not null, and what it points to is freed by the destructor or by who takes it.
+        // SAFETY: the pointer is not null, and its target is freed by the destructor or by the consumer.
         unsafe {
             let capsule = ffi::PyCapsule_New(pointer, name.as_ptr(), Some(destroy));
             Bound::from_owned_ptr_or_err(py, capsule).map(Bound::unbind)
         }
     }
 
-    /// The kind and the number of the device, as DLPack counts them.
+    /// The device type and the device id of DLPack.
     fn __dlpack_device__(&self) -> PyResult<(i32, i32)> {
         let DLDevice { device_type, device_id } = place(self.get()?.device());
         Ok((device_type, device_id))
     }
 
-    /// NumPy and memoryviews get a copy that they may write. Who asks for bytes alone reads the tensor's own.
+    /// Exports a writable copy to NumPy and memoryview. Requests for plain bytes read the tensor's memory.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let access = if flags & ffi::PyBUF_FORMAT == ffi::PyBUF_FORMAT { Access::Copied } else { Access::Shared };
         let x = slf.get().get()?;
-        // SAFETY: as the interpreter's promise.
+        // SAFETY: the interpreter's promise.
         unsafe { fill_buffer(slf.into_any(), &x, access, view, flags) }
     }
 
@@ -256,7 +258,7 @@ impl PyTensor {
     }
 }
 
-/// The memory that a tensor has now, for readers.
+/// The current memory of a tensor, for readers.
 #[pyclass(name = "_Memory", module = "cotangent._cotangent", frozen)]
 pub struct PyMemory(Tensor);
 
@@ -269,7 +271,7 @@ impl PyMemory {
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let x = slf.get().0.clone();
-        // SAFETY: as the interpreter's promise.
+        // SAFETY: the interpreter's promise.
         unsafe { fill_buffer(slf.into_any(), &x, Access::Shared, view, flags) }
     }
 
@@ -279,16 +281,16 @@ impl PyMemory {
     }
 }
 
-/// What memory a buffer shows.
+/// The memory that a buffer exports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
-    /// The tensor's own, read-only.
+    /// The memory of the tensor, read-only.
     Shared,
-    /// A copy, which may be written.
+    /// A writable copy.
     Copied,
 }
 
-/// Describes the elements of a tensor as the interpreter asks for them.
+/// Fills the description of a tensor's elements for the flags of a request.
 ///
 /// # Safety
 /// `view` points to a struct to fill, or is null.
@@ -300,28 +302,26 @@ unsafe fn fill_buffer(
     flags: c_int,
 ) -> PyResult<()> {
     if view.is_null() {
-        return Err(PyBufferError::new_err("there is no view to fill"));
+        return Err(PyBufferError::new_err("view must not be null"));
     }
     // SAFETY: the caller's promise.
     let view = unsafe { &mut *view };
     view.obj = ptr::null_mut();
     no_graph("buffer", x)?;
     if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
-        return Err(PyBufferError::new_err(
-            "the memory of a tensor is read-only for others, which would not be seen to change it: take a copy by numpy.asarray",
-        ));
+        return Err(PyBufferError::new_err("the memory of a tensor is read-only: take a copy with numpy.asarray"));
     }
     let Some(format) = format(x.dtype()) else {
         let name = dtype::name(x.dtype());
         return Err(PyBufferError::new_err(format!(
-            "Python's buffers have no elements of {name}: cast the tensor first"
+            "the buffer protocol has no elements of {name}: cast the tensor first"
         )));
     };
     let strided = flags & ffi::PyBUF_STRIDES == ffi::PyBUF_STRIDES;
     let prepared = owner.py().detach(|| {
         let on_cpu = x.to_device(Device::Cpu)?;
         let x = match access {
-            // What came from another device is a copy already.
+            // Elements from another device are already a copy.
             Access::Copied if x.device() == Device::Cpu => on_cpu.deep_clone()?,
             _ if strided => on_cpu,
             _ => on_cpu.contiguous()?,
@@ -364,7 +364,7 @@ unsafe fn release_buffer(view: *mut ffi::Py_buffer) {
     }
 }
 
-/// What a buffer points to.
+/// The arrays that a buffer points to, and the tensor.
 struct Held {
     shape: Vec<isize>,
     strides: Vec<isize>,
@@ -373,7 +373,7 @@ struct Held {
 
 /// The format of elements in Python's buffers.
 fn format(dtype: DType) -> Option<&'static CStr> {
-    // Where C's `long` has 64 bits, it is what NumPy calls int64; `long long` is a type of its own there, which not everyone takes.
+    // If C's `long` has 64 bits, it is NumPy's int64; `long long` is a different type, which not all consumers accept.
     const LONG: bool = size_of::<std::ffi::c_long>() == 8;
     Some(match dtype {
         DType::U64 if LONG => c"L",
@@ -396,7 +396,7 @@ fn format(dtype: DType) -> Option<&'static CStr> {
     })
 }
 
-/// Memory of someone else, given back when the last tensor over it goes.
+/// Imported memory, released when the last tensor over it is dropped.
 struct Import {
     managed: *mut c_void,
     versioned: bool,
@@ -407,8 +407,9 @@ unsafe impl Send for Import {}
 // SAFETY: as above.
 unsafe impl Sync for Import {}
 
-/// Memory that is to be given back. The last tensor over it may go on a thread that holds the lock of a variable and not the
-/// interpreter, which the other library's function may wait for: so it is called later, by who has the interpreter.
+/// Imported memory to release. The last tensor over it may be dropped on a thread that holds the lock of a variable and not
+/// the interpreter, which the other library's deleter may wait for. So the deleter is called later, by a thread that holds the
+/// interpreter.
 static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
 static IS_ANY_LEFT: AtomicBool = AtomicBool::new(false);
 
@@ -428,7 +429,7 @@ impl Drop for Import {
     }
 }
 
-/// Gives back what is left of other libraries' memory.
+/// Releases imported memory that is no longer used.
 #[inline]
 pub fn give_back(_py: Python<'_>) {
     if IS_ANY_LEFT.load(Ordering::Relaxed) {
@@ -458,20 +459,21 @@ fn give_all_back() {
     }
 }
 
-/// The tensor over the memory of a capsule, and whether the memory is read-only for everybody.
+/// The tensor over the memory of a capsule, and whether the memory is read-only.
 fn take(capsule: &Bound<'_, PyAny>) -> PyResult<(Tensor, bool)> {
-    let capsule =
-        capsule.cast::<PyCapsule>().map_err(|_| PyTypeError::new_err("from_dlpack: __dlpack__ gave no capsule"))?;
+    let capsule = capsule
+        .cast::<PyCapsule>()
+        .map_err(|_| PyTypeError::new_err("from_dlpack: __dlpack__ must return a capsule"))?;
     let pointer = capsule.as_ptr();
-    // SAFETY: the functions take any capsule; the name says what the pointer is. It is renamed, so that its destructor leaves
-    // it to us.
+    // SAFETY: the functions take any capsule; the name determines the type of the pointer. It is renamed, so that its
+    // destructor does not free it.
     let (managed, versioned) = unsafe {
         let (name, used, versioned) = if ffi::PyCapsule_IsValid(pointer, VERSIONED.as_ptr()) == 1 {
             (VERSIONED, VERSIONED_USED, true)
         } else if ffi::PyCapsule_IsValid(pointer, PLAIN.as_ptr()) == 1 {
             (PLAIN, PLAIN_USED, false)
         } else {
-            return Err(PyBufferError::new_err("from_dlpack: the capsule holds no tensor, or was used before"));
+            return Err(PyBufferError::new_err("from_dlpack: the capsule must hold a tensor that was not used before"));
         };
         let managed = ffi::PyCapsule_GetPointer(pointer, name.as_ptr());
         if managed.is_null() || ffi::PyCapsule_SetName(pointer, used.as_ptr()) != 0 {
@@ -480,12 +482,13 @@ fn take(capsule: &Bound<'_, PyAny>) -> PyResult<(Tensor, bool)> {
         (managed, versioned)
     };
     let owner = Import { managed, versioned };
-    // SAFETY: the name says which struct it is.
+    // SAFETY: the name determines the struct.
     let (described, read_only) = unsafe {
         if versioned {
             let managed = managed.cast::<DLManagedTensorVersioned>();
             if (*managed).major != 1 {
-                let text = format!("from_dlpack: version {}.{} of DLPack", (*managed).major, (*managed).minor);
+                let text =
+                    format!("from_dlpack: DLPack version must be 1.x, got {}.{}", (*managed).major, (*managed).minor);
                 return Err(PyBufferError::new_err(text));
             }
             (&(*managed).dl_tensor, (*managed).flags & READ_ONLY != 0)
@@ -497,24 +500,27 @@ fn take(capsule: &Bound<'_, PyAny>) -> PyResult<(Tensor, bool)> {
     let device = match (described.device.device_type, usize::try_from(described.device.device_id)) {
         (CPU | CUDA_HOST, _) => Device::Cpu,
         (CUDA | CUDA_MANAGED, Ok(index)) => Device::Cuda(index),
-        (kind, _) => return Err(PyBufferError::new_err(format!("from_dlpack: there is no device of kind {kind}"))),
+        (kind, _) => return Err(PyBufferError::new_err(format!("from_dlpack: device type {kind} is not supported"))),
     };
     let rank =
         usize::try_from(described.ndim).ok().filter(|&rank| rank <= 1024 && (rank == 0 || !described.shape.is_null()));
     let Some(rank) = rank else {
-        return Err(PyBufferError::new_err(format!("from_dlpack: {} dimensions", described.ndim)));
+        return Err(PyBufferError::new_err(format!(
+            "from_dlpack: the array must have a shape of 0 to 1024 dimensions, got {}",
+            described.ndim
+        )));
     };
-    // SAFETY: both arrays have one number for each dimension.
+    // SAFETY: both arrays have a number for each dimension.
     let (shape, strides) = unsafe {
         let numbers = |start: *mut i64| if rank == 0 { &[][..] } else { std::slice::from_raw_parts(start, rank) };
         (numbers(described.shape), (!described.strides.is_null()).then(|| numbers(described.strides)))
     };
-    let negative = || PyBufferError::new_err(format!("from_dlpack: the shape {shape:?}"));
+    let negative = || PyBufferError::new_err(format!("from_dlpack: sizes must not be negative, got {shape:?}"));
     let shape: Vec<usize> =
         shape.iter().map(|&size| usize::try_from(size).map_err(|_| negative())).collect::<PyResult<_>>()?;
     let strides = strides.map_or_else(|| data::row_major(&shape), |all| all.iter().map(|&s| s as isize).collect());
     let start = described.data.cast::<u8>().cast_const().wrapping_add(described.byte_offset as usize);
-    // A bool is read as the byte it is: others may hold any.
+    // Bools are read as bytes, as other libraries may store any value.
     let stored = if dtype == DType::Bool { DType::U8 } else { dtype };
     // SAFETY: the producer promises that shape and strides describe memory that is there until the deleter is called.
     let shared = unsafe { Tensor::from_foreign(Arc::new(owner), start, shape, &strides, stored, device) };
@@ -522,12 +528,12 @@ fn take(capsule: &Bound<'_, PyAny>) -> PyResult<(Tensor, bool)> {
     Ok((if dtype == DType::Bool { shared.ne(0).or_raise()? } else { shared }, read_only))
 }
 
-/// The capsule of an object, in the newest form that it has.
+/// The capsule of an object, in the newest version that it supports.
 fn capsule<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = value.py();
     let options = PyDict::new(py);
     options.set_item("max_version", (1_u32, 1_u32))?;
-    // Work of the other library on a GPU is to be done when we get the memory: 1 is the first stream.
+    // The work of the other library on the GPU must be ordered before ours: 1 is the legacy default stream.
     if let Ok((kind, _)) = value.call_method0("__dlpack_device__").and_then(|device| device.extract::<(i32, i32)>())
         && kind == CUDA
     {
@@ -542,13 +548,13 @@ fn capsule<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// The tensor that shares the memory of an array of another library; `None` if the value is none.
+/// The tensor that shares the memory of another library's array; `None` for other values.
 pub fn import(value: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     let py = value.py();
     if value.hasattr("__dlpack__")? {
         return match capsule(value).and_then(|capsule| take(&capsule)) {
             Ok((tensor, _)) => Ok(Some(tensor)),
-            // What NumPy has no capsule for may still be read in a form that it has one for.
+            // Arrays that NumPy cannot export may be converted to ones that it can.
             Err(_) if value.hasattr("__array_interface__")? => from_numpy(py, value).map(Some),
             Err(error) => Err(error),
         };
@@ -559,7 +565,7 @@ pub fn import(value: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     Ok(None)
 }
 
-/// The values of something that NumPy makes an array of.
+/// The values of an object that NumPy converts to an array.
 fn from_numpy(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let numpy = py.import("numpy").map_err(|_| PyImportError::new_err("numpy is needed to read this array"))?;
     let array = numpy.call_method1("asarray", (value,))?;
@@ -572,7 +578,7 @@ fn from_numpy(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         Ok((tensor, _)) => Ok(tensor),
         Err(_) => {
             let dtype = array.getattr("dtype")?;
-            Err(PyTypeError::new_err(format!("no tensor can be made of elements of {dtype}")))
+            Err(PyTypeError::new_err(format!("arrays of {dtype} are not supported")))
         }
     }
 }

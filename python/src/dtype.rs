@@ -1,4 +1,4 @@
-//! Element types and devices as objects of Python.
+//! Dtypes and devices as Python objects.
 
 use crate::error::OrRaise;
 use cotangent::{DType, Device};
@@ -48,25 +48,25 @@ impl PyDType {
         name(self.0)
     }
 
-    /// Bytes that an element takes.
+    /// The size of an element in bytes.
     #[getter]
     fn itemsize(&self) -> usize {
         self.0.size()
     }
 
-    /// Whether it is a real number of floating point.
+    /// Whether it is a real floating-point dtype.
     #[getter]
     fn is_floating_point(&self) -> bool {
         self.0.is_float()
     }
 
-    /// Whether it is a complex number.
+    /// Whether it is a complex dtype.
     #[getter]
     fn is_complex(&self) -> bool {
         self.0.is_complex()
     }
 
-    /// Whether it holds negative numbers.
+    /// Whether it has negative numbers.
     #[getter]
     fn is_signed(&self) -> bool {
         !matches!(self.0, DType::Bool | DType::U8 | DType::U16 | DType::U32 | DType::U64)
@@ -96,7 +96,7 @@ pub fn object(py: Python<'_>, dtype: DType) -> PyResult<Py<PyDType>> {
     }
 }
 
-/// A dtype in any form that Python people write: ours, `float` and the like, a name, or one of NumPy's.
+/// A dtype in any form: a cotangent dtype, `float` and the like, a name, or a NumPy dtype.
 pub fn extract(value: &Bound<'_, PyAny>) -> PyResult<DType> {
     if let Ok(dtype) = value.cast::<PyDType>() {
         return Ok(dtype.get().0);
@@ -115,16 +115,18 @@ pub fn extract(value: &Bound<'_, PyAny>) -> PyResult<DType> {
     }
     let text = match value.cast::<PyString>() {
         Ok(text) => text.to_string(),
-        // A dtype or a scalar type of NumPy's, by its name.
+        // A NumPy dtype or scalar type, by its name.
         Err(_) => ["name", "__name__"]
             .iter()
             .find_map(|&attribute| value.getattr(attribute).ok()?.extract::<String>().ok())
             .unwrap_or_default(),
     };
-    by_name(&text).ok_or_else(|| PyTypeError::new_err(format!("{value:?} is no dtype of cotangent")))
+    by_name(&text).ok_or_else(|| {
+        PyTypeError::new_err(format!("dtype must be a dtype of cotangent, NumPy or Python, got {value:?}"))
+    })
 }
 
-/// Where a tensor's elements are: `device("cpu")`, `device("cuda:0")`, `device("cuda", 1)`.
+/// A device: `device("cpu")`, `device("cuda:0")`, `device("cuda", 1)`.
 #[pyclass(name = "device", module = "cotangent", frozen, eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyDevice(pub Device);
@@ -137,7 +139,9 @@ impl PyDevice {
         match (device(r#type)?, index) {
             (device, None) | (device @ Device::Cpu, Some(0)) => Ok(PyDevice(device)),
             (Device::Cuda(_), Some(index)) => Ok(PyDevice(Device::Cuda(index))),
-            (other, Some(index)) => Err(PyValueError::new_err(format!("device: there is no {other}:{index}"))),
+            (other, Some(index)) => {
+                Err(PyValueError::new_err(format!("device: index must be 0 for {other}, got {index}")))
+            }
         }
     }
 
@@ -147,7 +151,7 @@ impl PyDevice {
         if self.0 == Device::Cpu { "cpu" } else { "cuda" }
     }
 
-    /// The number of the GPU; `None` for the CPU.
+    /// The index of the GPU; `None` for the CPU.
     #[getter]
     fn index(&self) -> Option<usize> {
         if let Device::Cuda(index) = self.0 { Some(index) } else { None }
@@ -175,7 +179,7 @@ pub fn device(value: &Bound<'_, PyAny>) -> PyResult<Device> {
         return Ok(device.get().0);
     }
     let Ok(text) = value.cast::<PyString>() else {
-        return Err(PyTypeError::new_err(format!("{value:?} is no device of cotangent")));
+        return Err(PyTypeError::new_err(format!("device must be a device or a str, got {value:?}")));
     };
     let text = text.to_string();
     let device = match text.split_once(':') {
@@ -185,14 +189,14 @@ pub fn device(value: &Bound<'_, PyAny>) -> PyResult<Device> {
         Some(("cuda", index)) => index.parse().ok().map(Device::Cuda),
         _ => None,
     };
-    device.ok_or_else(|| PyValueError::new_err(format!("device: {text:?} is neither \"cpu\" nor \"cuda:N\"")))
+    device.ok_or_else(|| PyValueError::new_err(format!("device: name must be \"cpu\" or \"cuda:N\", got {text:?}")))
 }
 
 thread_local! {
     static DEFAULT_DEVICE: Cell<Option<Device>> = const { Cell::new(None) };
 }
 
-/// Where tensors of this thread are made unless a device is named, if that was chosen.
+/// The default device of this thread, if one was set.
 pub fn default_device() -> Option<Device> {
     DEFAULT_DEVICE.get()
 }
@@ -203,7 +207,7 @@ fn _default_device() -> Option<PyDevice> {
     default_device().map(PyDevice)
 }
 
-/// Chooses where tensors of this thread are made unless a device is named, and gives what it was before.
+/// Sets the default device of this thread, and returns the previous one.
 #[pyfunction]
 #[pyo3(signature = (device=None))]
 fn _set_default_device(device: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PyDevice>> {
@@ -211,34 +215,34 @@ fn _set_default_device(device: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PyD
     Ok(DEFAULT_DEVICE.replace(device).map(PyDevice))
 }
 
-/// The dtype of floats of Python's, as its place in `FLOATS`.
+/// The dtype of Python floats, as an index into `FLOATS`.
 static DEFAULT_DTYPE: AtomicU8 = AtomicU8::new(0);
 
-/// The dtypes that floats of Python's may have. The first is the crate's own default.
+/// The possible dtypes of Python floats. The first is the crate's default.
 const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
 
-/// The dtype of floats of Python's.
+/// The dtype of Python floats.
 pub fn default_float() -> DType {
     FLOATS[usize::from(DEFAULT_DTYPE.load(Ordering::Relaxed))]
 }
 
-/// The dtype of complex numbers of Python's.
+/// The dtype of Python complex numbers.
 pub fn default_complex() -> DType {
     if default_float() == DType::F64 { DType::C128 } else { DType::C64 }
 }
 
-/// The dtype of floats of Python's, unless it is that of the crate.
+/// The dtype of Python floats, unless it is the crate's default.
 pub fn other_default() -> Option<DType> {
     Some(default_float()).filter(|&dtype| dtype != DType::F32)
 }
 
-/// The dtype that floats of Python's have unless another is named.
+/// The default dtype of floats.
 #[pyfunction]
 fn get_default_dtype(py: Python<'_>) -> PyResult<Py<PyDType>> {
     object(py, default_float())
 }
 
-/// Sets the dtype that floats of Python's have unless another is named: `float16`, `bfloat16`, `float32` or `float64`.
+/// Sets the default dtype of floats: `float16`, `bfloat16`, `float32` or `float64`.
 #[pyfunction]
 fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     let dtype = match d.cast::<PyDType>() {
@@ -257,13 +261,13 @@ fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// Gives memory that is kept for later tensors back to a device.
+/// Releases the cached memory of a device.
 #[pyfunction]
 fn _empty_cache(device: &Bound<'_, PyAny>) -> PyResult<()> {
     cotangent::memory::empty_cache(self::device(device)?).or_raise()
 }
 
-/// Lets the largest number of bytes of a device be counted again.
+/// Resets the peak memory of a device.
 #[pyfunction]
 fn _reset_peak(device: &Bound<'_, PyAny>) -> PyResult<()> {
     cotangent::memory::reset_peak(self::device(device)?).or_raise()
@@ -273,23 +277,23 @@ fn _reset_peak(device: &Bound<'_, PyAny>) -> PyResult<()> {
 fn _dtype(py: Python<'_>, name: &str) -> PyResult<Py<PyDType>> {
     match by_name(name) {
         Some(dtype) => object(py, dtype),
-        None => Err(PyTypeError::new_err(format!("there is no dtype {name}"))),
+        None => Err(PyTypeError::new_err(format!("unknown dtype {name}"))),
     }
 }
 
-/// The dtype of results of operands of two dtypes.
+/// The dtype to which two dtypes promote.
 #[pyfunction]
 fn promote_types(py: Python<'_>, type1: &Bound<'_, PyAny>, type2: &Bound<'_, PyAny>) -> PyResult<Py<PyDType>> {
     object(py, extract(type1)?.promote(extract(type2)?).or_raise()?)
 }
 
-/// How many GPUs there are.
+/// The number of GPUs.
 #[pyfunction]
 fn _device_count() -> usize {
     (0..64).take_while(|&index| Device::cuda(index).is_available()).count()
 }
 
-/// Waits until a device has done what it was told.
+/// Waits until a device has finished its work.
 #[pyfunction]
 fn _synchronize(py: Python<'_>, device: &Bound<'_, PyAny>) -> PyResult<()> {
     let device = self::device(device)?;

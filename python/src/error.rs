@@ -1,6 +1,6 @@
-//! Errors of the crate as Python's exceptions, with the same messages.
+//! Errors of the crate as Python exceptions, with the same messages.
 
-use cotangent::{Error, ErrorKind, Place};
+use cotangent::{Error, ErrorKind, error::Location};
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
@@ -17,8 +17,8 @@ pub fn carry(error: PyErr) -> Error {
     Error::new(ErrorKind::Value, "python", text)
 }
 
-/// Whether a signal's handler has raised an exception, as that of Ctrl-C does. Long operations of the main thread ask, which is
-/// the one that Python handles signals on: the exception is raised when the operation has ended.
+/// Whether a signal handler has raised an exception, as that of Ctrl-C does. Long operations of the main thread, on which
+/// Python handles signals, poll it. The exception is raised when the operation has ended.
 fn is_signalled() -> bool {
     Python::attach(|py| match py.check_signals() {
         Ok(()) => false,
@@ -29,7 +29,7 @@ fn is_signalled() -> bool {
     })
 }
 
-/// Lets signals end long operations, if this is the thread that they come to.
+/// Lets signals interrupt long operations, if this is the main thread.
 pub fn heed_signals(py: Python<'_>) -> PyResult<()> {
     let threading = py.import("threading")?;
     if threading.call_method0("current_thread")?.is(&threading.call_method0("main_thread")?) {
@@ -38,7 +38,7 @@ pub fn heed_signals(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Forgets exceptions that the crate has not passed on.
+/// Drops exceptions that the crate has not passed on.
 pub fn forget() {
     RAISED.take();
 }
@@ -63,7 +63,7 @@ pub fn raise(error: Error) -> PyErr {
     }
 }
 
-/// The message without places in the crate's own source, which say nothing to who writes Python.
+/// The message without locations in the crate's source, which do not help Python users.
 fn without_rust(text: &str) -> String {
     let mut text = text.to_string();
     while let Some(at) = text.find(" (called at ") {
@@ -74,11 +74,11 @@ fn without_rust(text: &str) -> String {
 }
 
 thread_local! {
-    /// Whether operations bear the lines of Python that called them.
+    /// Whether operations record the Python lines that called them.
     static LINES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Sets whether operations of this thread bear the lines of Python that called them, which takes time.
+/// Sets whether operations of this thread record the Python lines that called them, which takes time.
 pub fn set_lines(on: bool) {
     LINES.set(on);
 }
@@ -86,20 +86,20 @@ pub fn set_lines(on: bool) {
 /// Runs an operation that was called from Python.
 #[inline]
 pub fn placed<R>(py: Python<'_>, f: impl FnOnce() -> R) -> R {
-    if LINES.get() { cotangent::with_place(line(py), f) } else { f() }
+    if LINES.get() { cotangent::error::with_location(line(py), f) } else { f() }
 }
 
 /// The line of Python that is running.
-fn line(py: Python<'_>) -> Place {
-    let read = || -> PyResult<Place> {
+fn line(py: Python<'_>) -> Location {
+    let read = || -> PyResult<Location> {
         let frame = py.import("sys")?.call_method0("_getframe")?;
         let file: String = frame.getattr("f_code")?.getattr("co_filename")?.extract()?;
-        Ok(Place::new(file, frame.getattr("f_lineno")?.extract()?))
+        Ok(Location::new(file, frame.getattr("f_lineno")?.extract()?))
     };
-    read().unwrap_or_else(|_| Place::new("Python", 0))
+    read().unwrap_or_else(|_| Location::new("Python", 0))
 }
 
-/// The same of results.
+/// `raise` for results.
 pub trait OrRaise<T> {
     /// The value, or the exception.
     fn or_raise(self) -> PyResult<T>;

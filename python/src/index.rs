@@ -1,20 +1,23 @@
-//! What stands between brackets, as NumPy has it.
+//! Indexing with brackets, as in NumPy.
 
 use crate::args::{self, type_name};
 use crate::error::OrRaise;
 use crate::tensor::{PyTensor, SMALL};
 use crate::views::Step;
 use crate::{data, number};
-use cotangent::{DType, Index, IndexItem, Operand, Tensor};
+use cotangent::{
+    DType, Tensor,
+    arguments::{Index, IndexItem, Operand},
+};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
 
-/// An index, and whether it only has what makes a view.
+/// An index, and whether it gives a view.
 struct Key {
     items: Vec<IndexItem>,
     basic: bool,
-    /// Whether there is a single bool, which chooses all or nothing.
+    /// A single bool, which selects all or nothing.
     whole: Option<bool>,
 }
 
@@ -26,7 +29,7 @@ fn key(value: &Bound<'_, PyAny>, device_of: Option<&Tensor>) -> PyResult<Key> {
                 key.push(&item, device_of)?;
             }
             if key.whole.is_some() && tuple.len() > 1 {
-                return Err(PyIndexError::new_err("a single bool cannot stand beside other indices"));
+                return Err(PyIndexError::new_err("a single bool cannot be combined with other indices"));
             }
         }
         Err(_) => key.push(value, device_of)?,
@@ -62,7 +65,7 @@ impl Key {
             self.push_tensor(tensor)?;
         } else {
             return Err(PyIndexError::new_err(format!(
-                "an index is made of ints, slices, None, ..., and arrays of ints or bools, not {}",
+                "indices must be ints, slices, None, ... or arrays of ints or bools, got {}",
                 type_name(item)
             )));
         }
@@ -78,7 +81,7 @@ impl Key {
             }
             (_, dtype) if !dtype.is_int() && dtype != DType::Bool => {
                 let name = crate::dtype::name(dtype);
-                return Err(PyIndexError::new_err(format!("indices are integers or bools, not {name}")));
+                return Err(PyIndexError::new_err(format!("indices must be integers or bools, got {name}")));
             }
             _ => {
                 self.items.push(IndexItem::Tensor(tensor));
@@ -92,13 +95,13 @@ impl Key {
 /// An index for an operation that takes one.
 pub fn plain(value: &Bound<'_, PyAny>) -> PyResult<Index> {
     let value = match value.cast::<pyo3::types::PyList>() {
-        // PyTorch's `index_put` has a tuple or a list of tensors.
+        // PyTorch's `index_put` takes a tuple or a list of tensors.
         Ok(list) => &list.to_tuple().into_any(),
         Err(_) => value,
     };
     let key = key(value, None)?;
     if key.whole.is_some() {
-        return Err(PyIndexError::new_err("a single bool is no index here"));
+        return Err(PyIndexError::new_err("a single bool is not supported as an index here"));
     }
     Ok(Index::new(key.items))
 }
@@ -137,12 +140,12 @@ pub fn write(slf: &Bound<'_, PyTensor>, place: &Bound<'_, PyAny>, value: &Bound<
     }
     let (index, large) = (Index::new(items), x.numel() > SMALL);
     let (dtype, device) = (x.dtype(), x.device());
-    // Nothing else may hold the bytes while they are written.
+    // No other handle may hold the bytes while they are written, else they are copied.
     drop(x);
     let value = if let Ok(tensor) = value.cast::<PyTensor>() {
         let tensor = tensor.get().get()?;
         if tensor.dtype().is_complex() && !dtype.is_complex() {
-            return Err(PyTypeError::new_err("complex numbers cannot be put into a tensor of real ones"));
+            return Err(PyTypeError::new_err("cannot assign complex numbers to a real tensor"));
         }
         Operand::Owned(tensor)
     } else if let Some(number) = number::scalar(value)? {

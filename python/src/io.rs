@@ -1,5 +1,5 @@
-//! Files: the readers and writers of the crate, with dictionaries of Python's for state dicts.
-// What Python passes to a function is the function's own.
+//! Files: the readers and writers of the crate, with Python dictionaries as state dicts.
+// Arguments of functions called from Python are passed by value.
 #![allow(clippy::needless_pass_by_value)]
 
 use crate::error::OrRaise;
@@ -15,17 +15,17 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 use std::path::PathBuf;
 
-/// Values inside of each other, at most: beyond that they contain themselves.
+/// The deepest nesting of values: deeper ones contain themselves.
 const DEEPEST: usize = 64;
 
 type Loaded = (Py<PyDict>, Py<PyAny>);
 
-/// Tensors under names.
+/// Named tensors.
 fn state_dict(op: &str, dict: &Bound<'_, PyDict>) -> PyResult<StateDict> {
     let one = |(name, tensor): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         let Ok(name) = name.extract::<String>() else {
             let given = args::type_name(&name);
-            return Err(PyTypeError::new_err(format!("{op}: a name should be a str, not of type {given}")));
+            return Err(PyTypeError::new_err(format!("{op}: names must be str, got {given}")));
         };
         Ok((name.clone(), expect(op, &name, &tensor)?.detach()))
     };
@@ -40,10 +40,10 @@ fn dict(py: Python<'_>, tensors: StateDict) -> PyResult<Py<PyDict>> {
     Ok(dict.unbind())
 }
 
-/// A plain value of Python's.
+/// Converts a plain Python value.
 fn value(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     if depth > DEEPEST {
-        return Err(PyValueError::new_err(format!("save: values are nested more than {DEEPEST} deep")));
+        return Err(PyValueError::new_err(format!("save: values must be nested at most {DEEPEST} deep")));
     }
     if object.is_none() {
         return Ok(Value::Null);
@@ -52,13 +52,9 @@ fn value(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
         return Ok(Value::Bool(x.is_true()));
     }
     if object.is_instance_of::<PyInt>() {
-        return Ok(Value::Int(
-            object
-                .str()?
-                .to_string()
-                .parse()
-                .map_err(|_| PyValueError::new_err(format!("save: the integer {object} has more than 128 bits")))?,
-        ));
+        return Ok(Value::Int(object.str()?.to_string().parse().map_err(|_| {
+            PyValueError::new_err(format!("save: integers must have at most 128 bits, got {object}"))
+        })?));
     }
     if let Ok(x) = object.cast::<PyFloat>() {
         return Ok(Value::Float(x.value()));
@@ -76,12 +72,12 @@ fn value(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
         Some(items) => Ok(Value::List(items.iter().map(|item| value(item, depth + 1)).collect::<PyResult<_>>()?)),
         None => {
             let given = args::type_name(object);
-            Err(PyTypeError::new_err(format!("save: nothing of type {given} can be saved")))
+            Err(PyTypeError::new_err(format!("save: cannot save {given}")))
         }
     }
 }
 
-/// The value as an object of Python's.
+/// The value as a Python object.
 fn object(py: Python<'_>, value: &Value) -> PyResult<Py<PyAny>> {
     Ok(match value {
         Value::Bool(x) => PyBool::new(py, *x).to_owned().into_any().unbind(),
@@ -103,7 +99,7 @@ fn object(py: Python<'_>, value: &Value) -> PyResult<Py<PyAny>> {
     })
 }
 
-/// What to load, in which dtype and where.
+/// The names to load, the dtype and the device.
 #[derive(FromPyObject)]
 struct Wanted<'py> {
     #[pyo3(item)]
@@ -211,7 +207,7 @@ fn _load_gguf(py: Python<'_>, path: PathBuf, wanted: Wanted<'_>) -> PyResult<Loa
     Ok((dict(py, tensors)?, object(py, &metadata)?))
 }
 
-/// A part of a checkpoint that Python has taken apart.
+/// A part of a checkpoint that Python has packed.
 struct Part(State);
 
 impl Stateful for Part {
@@ -225,7 +221,7 @@ impl Stateful for Part {
     }
 }
 
-/// Parts as tensors and trees, and the plain values beside them.
+/// A checkpoint of parts, given as tensors and trees, and of plain values.
 fn checkpoint(parts: &Bound<'_, PyDict>, values: &Bound<'_, PyDict>) -> PyResult<Checkpoint> {
     let mut checkpoint = Checkpoint::new();
     for (name, part) in parts {
@@ -252,7 +248,7 @@ fn _save_checkpoint(
     py.detach(|| checkpoint.save(path)).or_raise()
 }
 
-/// The parts of a checkpoint, and the values beside them. A part that Rust has written has values instead of a tree.
+/// The parts and the values of a checkpoint. A part that Rust has written has values instead of a tree.
 #[pyfunction]
 fn _load_checkpoint(py: Python<'_>, path: PathBuf) -> PyResult<(Py<PyDict>, Py<PyAny>)> {
     let checkpoint = py.detach(|| Checkpoint::load(path)).or_raise()?;
@@ -265,7 +261,7 @@ fn _load_checkpoint(py: Python<'_>, path: PathBuf) -> PyResult<(Py<PyDict>, Py<P
     Ok((parts.unbind(), object(py, &checkpoint.values().values)?))
 }
 
-/// The folder of a training run's checkpoints: it keeps the last and the best of them.
+/// The folder of the checkpoints of a run: it keeps the last and the best.
 #[pyclass(name = "_Folder", module = "cotangent.io", frozen)]
 struct Folder(Checkpoints);
 
@@ -277,9 +273,7 @@ impl Folder {
             "min" => Better::Lower,
             "max" => Better::Higher,
             _ => {
-                return Err(PyValueError::new_err(format!(
-                    "Checkpoints: mode {mode:?} is neither \"min\" nor \"max\""
-                )));
+                return Err(PyValueError::new_err(format!("Checkpoints: mode must be 'min' or 'max', got {mode:?}")));
             }
         };
         let mut folder = Checkpoints::new(folder).or_raise()?.keep_last(last);

@@ -1,15 +1,15 @@
 //! Cotangent for Python: the extension module that the package `cotangent` is built on.
 //!
-//! - `tensor`: the class `Tensor`, a variable that holds a tensor of the crate; `attributes` and `operators`: more of its methods;
-//!   `views`: what a view of it is.
+//! - `tensor`: the class `Tensor`, a variable that holds a tensor of the crate; `attributes` and `operators`: more of its
+//!   methods; `views`: views of it.
 //! - `ops`: functions and methods, made from the list of operations when the module is imported.
-//! - `args`: Python's values as arguments of operations; `index`: what stands between brackets; `data`: nested sequences.
-//! - `autograd`: the modes, passes, transforms, hooks and functions of the user's.
-//! - `nn`: the layers of the list; `variables`: variables of Python's as parameters of the crate; `optim`: optimisers that change
-//!   them, clipping and mixed precision; `schedule`: learning rates.
+//! - `args`: conversion of arguments; `index`: indexing with brackets; `data`: nested sequences.
+//! - `autograd`: modes, passes, transforms, hooks and custom functions.
+//! - `nn`: the layers of the list; `variables`: Python variables as parameters of the crate; `optim`: optimisers, clipping and
+//!   mixed precision; `schedule`: learning rates.
 //! - `dlpack`: memory shared with other libraries; `io`: files; `loader`: batches; `train`: metrics and logs.
 //!
-//! What needs no speed is written in Python, in `cotangent/`.
+//! Code that need not be fast is written in Python, in `cotangent/`.
 
 mod args;
 mod attributes;

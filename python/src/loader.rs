@@ -1,8 +1,8 @@
-//! The loader of batches: the crate's, over tensors without the interpreter, and over datasets of Python's with it.
+//! The data loader of the crate: over tensors without the interpreter, and over Python datasets with it.
 //!
-//! An exception of a dataset or a collate function is a result like any other on its way through the crate, so that it
-//! reaches the caller as it was raised, from whichever thread.
-// What Python passes to a function is the function's own.
+//! An exception of a dataset or a collate function passes through the crate as a normal result, so that the caller gets the
+//! original exception from any thread.
+// Arguments of functions called from Python are passed by value.
 #![allow(clippy::needless_pass_by_value)]
 
 use crate::args;
@@ -19,13 +19,13 @@ use pyo3::types::{PyList, PyTuple};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// Samples that the crate has.
+/// Datasets of the crate.
 enum Rows {
     Tensors(TensorDataset),
     Windows(Windows),
 }
 
-/// Some of the samples, or all.
+/// A dataset of the crate, or a subset of it.
 #[pyclass(name = "_Source", module = "cotangent.data", frozen)]
 struct PySource {
     rows: std::sync::Arc<Rows>,
@@ -94,21 +94,22 @@ impl PySource {
         Ok(PySource { rows: std::sync::Arc::new(Rows::Tensors(rows)), chosen: None })
     }
 
-    /// Windows of tokens: each with the tokens that follow its own.
+    /// Windows of tokens, each with the window shifted by one.
     #[staticmethod]
     fn windows(tokens: &Bound<'_, PyTensor>, length: usize, stride: usize) -> PyResult<PySource> {
         let rows = Windows::new(&tokens.get().get()?.detach(), length).and_then(|windows| windows.stride(stride));
         Ok(PySource { rows: std::sync::Arc::new(Rows::Windows(rows.or_raise()?)), chosen: None })
     }
 
-    /// Some of the samples.
+    /// A subset of the samples.
     fn subset(&self, indices: Vec<usize>) -> PyResult<PySource> {
         let chosen = indices.iter().map(|&index| {
             let at = self.place(index).or_raise()?;
             if at < self.rows.len() {
                 Ok(at)
             } else {
-                Err(PyIndexError::new_err(format!("Subset: there is no item {at}")))
+                let len = self.rows.len();
+                Err(PyIndexError::new_err(format!("Subset: index {at} is out of range for {len} samples")))
             }
         });
         let chosen = chosen.collect::<PyResult<Vec<_>>>()?;
@@ -132,12 +133,12 @@ fn tuple(py: Python<'_>, tensors: Vec<Tensor>) -> PyResult<Py<PyTuple>> {
 
 type Object = PyResult<Py<PyAny>>;
 
-/// Runs Python; where there is no interpreter any more, that is an error.
+/// Runs Python code, or returns an error if the interpreter is gone.
 fn attached<T>(f: impl FnOnce(Python<'_>) -> PyResult<T>) -> PyResult<T> {
     Python::try_attach(f).unwrap_or_else(|| Err(PyValueError::new_err("the interpreter is shutting down")))
 }
 
-/// A dataset of Python's.
+/// A Python dataset.
 struct Objects {
     dataset: Py<PyAny>,
     len: usize,
@@ -155,13 +156,13 @@ impl Dataset for Objects {
     }
 }
 
-/// A batch by a function of Python's: the first exception of an item, or what the function gives.
+/// A batch by a Python collate function, or the first exception of an item.
 fn collated(collate: &Py<PyAny>, items: Vec<Object>) -> Object {
     let items = items.into_iter().collect::<PyResult<Vec<_>>>()?;
     attached(|py| collate.bind(py).call1((PyList::new(py, items)?,)).map(Bound::unbind))
 }
 
-/// The items of an iterator of Python's; an exception is its last.
+/// The items of a Python iterator. An exception ends it.
 struct ObjectItems(Option<Py<PyAny>>);
 
 impl Iterator for ObjectItems {
@@ -188,7 +189,7 @@ impl Iterator for ObjectItems {
     }
 }
 
-/// The order of an epoch by an object of Python's that can be iterated over.
+/// The order of an epoch by a Python iterable.
 struct PyOrder(Py<PyAny>);
 
 impl PyOrder {
@@ -305,7 +306,7 @@ impl PyLoader {
 
     fn iter(&self, py: Python<'_>) -> PyBatches {
         error::forget();
-        // Samplers run here, and may let other threads of Python's go on.
+        // Samplers run here, and may release the interpreter.
         let batches = match &self.0 {
             Either::Tensors(loader) => py.detach(|| Either::Tensors(loader.iter())),
             Either::Objects(loader) => py.detach(|| Either::Objects(loader.iter())),
@@ -315,7 +316,7 @@ impl PyLoader {
 }
 
 impl ObjectItems {
-    /// Begins to iterate; an exception at that is the only item.
+    /// Begins to iterate. An exception becomes the only item.
     fn open(dataset: &Py<PyAny>) -> Box<dyn Iterator<Item = Result<Object>> + Send> {
         match attached(|py| dataset.bind(py).try_iter().map(|items| items.into_any().unbind())) {
             Ok(items) => Box::new(ObjectItems(Some(items))),
@@ -324,7 +325,7 @@ impl ObjectItems {
     }
 }
 
-/// The batches of an epoch. Its workers end when it is closed or dropped.
+/// The batches of an epoch. The workers end when it is closed or dropped.
 #[pyclass(name = "_Batches", module = "cotangent.data", frozen, weakref)]
 struct PyBatches(Mutex<Option<Either<DataLoaderIter<Vec<Tensor>>, DataLoaderIter<Object>>>>);
 
@@ -368,12 +369,12 @@ impl PyBatches {
 
 impl Drop for PyBatches {
     fn drop(&mut self) {
-        // The workers are waited for, and may need the interpreter to come to an end.
+        // Closing waits for the workers, which may need the interpreter to end.
         let _ = Python::try_attach(|py| self.close(py));
     }
 }
 
-/// The images and labels of a data set in the format of MNIST.
+/// The images and labels of a data set in MNIST format.
 #[pyfunction]
 fn _mnist(py: Python<'_>, folder: PathBuf, train: bool) -> PyResult<(Py<PyTensor>, Py<PyTensor>)> {
     let part = if train { Part::Train } else { Part::Test };
@@ -388,14 +389,14 @@ fn _load_idx(py: Python<'_>, path: PathBuf) -> PyResult<Py<PyTensor>> {
     PyTensor::object(py, found)
 }
 
-/// The images and labels of the digits that are part of the crate.
+/// The images and labels of the crate's digits.
 #[pyfunction]
 fn _digits(py: Python<'_>) -> PyResult<(Py<PyTensor>, Py<PyTensor>)> {
     let found = py.detach(data::digits).or_raise()?;
     Ok((PyTensor::object(py, found.images)?, PyTensor::object(py, found.labels)?))
 }
 
-/// The tokens of a text's bytes.
+/// The bytes of a text as tokens.
 #[pyfunction]
 fn _bytes_as_tokens(py: Python<'_>, text: &[u8]) -> PyResult<Py<PyTensor>> {
     let tokens: Vec<i64> = text.iter().map(|&byte| i64::from(byte)).collect();
@@ -403,7 +404,7 @@ fn _bytes_as_tokens(py: Python<'_>, text: &[u8]) -> PyResult<Py<PyTensor>> {
     PyTensor::object(py, Tensor::from_vec(tokens, [count]).or_raise()?)
 }
 
-/// The different characters of a text, in their order, and their numbers.
+/// The distinct characters of a text, sorted. A token is the index of a character.
 #[pyclass(name = "Vocabulary", module = "cotangent.data", frozen)]
 struct PyVocabulary(Vocabulary);
 
@@ -418,24 +419,24 @@ impl PyVocabulary {
         self.0.len()
     }
 
-    /// The characters in the order of their numbers.
+    /// The characters, by index.
     #[getter]
     fn characters(&self) -> String {
         self.0.characters().iter().collect()
     }
 
-    /// The numbers of a text's characters.
+    /// The indices of the characters of a text.
     fn encode(&self, py: Python<'_>, text: &str) -> PyResult<Py<PyTensor>> {
         PyTensor::object(py, self.0.encode(text).or_raise()?)
     }
 
-    /// The text of these numbers.
+    /// The text of character indices.
     fn decode(&self, tokens: &Bound<'_, PyTensor>) -> PyResult<String> {
         self.0.decode(&tokens.get().get()?).or_raise()
     }
 }
 
-/// A table of a CSV file, whose columns become tensors.
+/// A table from a CSV file, whose columns convert to tensors.
 #[pyclass(name = "_Csv", module = "cotangent.data", frozen)]
 struct PyCsv(Csv);
 
@@ -451,7 +452,8 @@ impl PyCsv {
         missing: Option<Vec<String>>,
     ) -> PyResult<PyCsv> {
         let byte = |name: &str, c: char| {
-            u8::try_from(c).map_err(|_| PyValueError::new_err(format!("Csv: {name} {c:?} is no character of ASCII")))
+            u8::try_from(c)
+                .map_err(|_| PyValueError::new_err(format!("Csv: {name} must be an ASCII character, got {c:?}")))
         };
         let mut options = CsvOptions::new().delimiter(byte("delimiter", delimiter)?).header(header);
         if let Some(comment) = comment {
@@ -510,14 +512,14 @@ impl PyCsv {
         let place = |column: &Column| match column {
             Column::Place(at) => Ok(*at),
             Column::Name(name) => self.0.names().iter().position(|other| other == name).ok_or_else(|| {
-                PyValueError::new_err(format!("Csv: there is no column {name:?}: there are {:?}", self.0.names()))
+                PyValueError::new_err(format!("Csv: no column is named {name:?}, the names are {:?}", self.0.names()))
             }),
         };
         columns.iter().map(place).collect()
     }
 }
 
-/// A column by its name or its place.
+/// A column by name or by index.
 #[derive(FromPyObject)]
 enum Column {
     Name(String),

@@ -1,7 +1,7 @@
 //! The layers of the crate's list.
 //!
-//! A layer here is what is computed; the parameters and buffers are Python's variables, and come with each call. They lie
-//! in the layer's fields while it runs, and nothing of them stays there, so that no value can be an old one.
+//! A layer here is only the computation. The parameters and buffers are Python variables, passed with each call. They are in
+//! the fields of the layer only while it runs, so that no value can be stale.
 
 // Arguments come from the interpreter by value.
 #![allow(clippy::needless_pass_by_value)]
@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// What a layer of the list computes.
+/// The computation of a layer of the list.
 #[pyclass(name = "_Layer", module = "cotangent._cotangent", frozen)]
 pub struct PyLayer {
     layer: Mutex<Box<dyn Layer>>,
@@ -27,7 +27,7 @@ pub struct PyLayer {
     buffers: usize,
 }
 
-/// What a call gives: the result, and the buffers that were changed, by their places.
+/// The outcome of a call: the result, and the changed buffers with their positions.
 type Called = (Tensor, Vec<(usize, Tensor)>);
 
 /// Puts the tensors into the fields of a layer, runs it, and takes them out.
@@ -69,7 +69,7 @@ fn call(layer: &mut dyn Layer, x: &Tensor, params: &[Tensor], buffers: &[Tensor]
 
 #[pymethods]
 impl PyLayer {
-    /// What the layer gives for an input with these parameters and buffers; buffers that it updates are changed.
+    /// Runs the layer on an input with these parameters and buffers, and updates the buffers.
     fn __call__(
         &self,
         py: Python<'_>,
@@ -79,12 +79,15 @@ impl PyLayer {
         training: bool,
     ) -> PyResult<Py<PyTensor>> {
         let Ok(object) = x.cast::<PyTensor>() else {
-            return Err(PyTypeError::new_err(format!("a layer takes a Tensor, not {}", args::type_name(x))));
+            return Err(PyTypeError::new_err(format!(
+                "the input of a layer must be a Tensor, got {}",
+                args::type_name(x)
+            )));
         };
         let x = object.get().get()?;
         if (params.len(), buffers.len()) != (self.params, self.buffers) {
             return Err(PyValueError::new_err(format!(
-                "{} parameters and {} buffers for a layer that has {} and {}",
+                "got {} parameters and {} buffers for a layer with {} and {}",
                 params.len(),
                 buffers.len(),
                 self.params,
@@ -110,13 +113,13 @@ impl PyLayer {
         for (at, value) in changed {
             buffers[at].get().modify(|own| own.change("update", |_| Ok(value)))?;
         }
-        // A layer that gives its input, such as `Identity`, gives the object.
+        // A layer that returns its input, such as `Identity`, returns the same object.
         if result.is_same(&x) { Ok(object.clone().unbind()) } else { PyTensor::object(py, result) }
     }
 }
 
 impl PyLayer {
-    /// The layer, for a call that is short, unless another thread has it: then the interpreter is released first.
+    /// Locks the layer for a short call. None if another thread holds it: then the interpreter is released first.
     fn at_once(&self, long: bool) -> Option<MutexGuard<'_, Box<dyn Layer>>> {
         if long {
             return None;
@@ -131,10 +134,10 @@ impl PyLayer {
 
 fn find(name: &str) -> PyResult<&'static LayerEntry> {
     let found = nn::list().iter().find(|entry| entry.name == name);
-    found.ok_or_else(|| PyValueError::new_err(format!("there is no layer {name}")))
+    found.ok_or_else(|| PyValueError::new_err(format!("unknown layer {name}")))
 }
 
-/// A layer of the list by its name and arguments, with the names and first values of its parameters and buffers.
+/// Builds a layer of the list by name and arguments, with the names and initial values of its parameters and buffers.
 #[pyfunction]
 fn _build_layer(
     py: Python<'_>,
@@ -146,7 +149,7 @@ fn _build_layer(
     for (key, value) in arguments {
         let key: String = key.extract()?;
         let Some(param) = entry.params().find(|param| param.name == key) else {
-            return Err(PyTypeError::new_err(format!("{name}: there is no parameter {key}")));
+            return Err(PyTypeError::new_err(format!("{name} has no parameter {key}")));
         };
         if !value.is_none() || param.default.is_none() {
             named.push((param.name, args::convert(name, &key, param.kind, &value)?));
@@ -172,7 +175,7 @@ fn _build_layer(
     Ok((layer, params.unbind(), buffers.unbind()))
 }
 
-/// Parameters of the list as Python has them: name, type, and default with its text.
+/// The parameters of a list entry for Python: name, annotation, and default.
 pub fn params<'a>(py: Python<'_>, params: impl Iterator<Item = &'a Param>) -> PyResult<Py<PyList>> {
     let all = PyList::empty(py);
     for param in params {

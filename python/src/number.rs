@@ -1,4 +1,4 @@
-//! Numbers of Python.
+//! Python numbers.
 
 use crate::dtype;
 use cotangent::{Complex, DType, Scalar};
@@ -6,7 +6,7 @@ use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt};
 
-/// A number as Python has it, NumPy's included; `None` if it is something else.
+/// A Python or NumPy number; `None` for other objects.
 pub fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     if let Ok(x) = object.cast::<PyFloat>() {
         return Ok(Some(Scalar::F64(x.value())));
@@ -30,11 +30,11 @@ fn integer(object: &Bound<'_, PyAny>) -> PyResult<Scalar> {
     }
     match object.extract::<u64>() {
         Ok(x) => Ok(Scalar::U64(x)),
-        Err(_) => Err(PyOverflowError::new_err(format!("the integer {object} has more than 64 bits"))),
+        Err(_) => Err(PyOverflowError::new_err(format!("integers must have at most 64 bits, got {object}"))),
     }
 }
 
-/// A scalar of NumPy's, which is no number of Python's own but knows how to become one.
+/// A NumPy scalar, converted by `item()`.
 fn numpy_scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     let class = object.get_type();
     if !class.module().is_ok_and(|module| module == "numpy")
@@ -50,7 +50,7 @@ fn numpy_scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     Ok(None)
 }
 
-/// The dtype of a scalar of NumPy's; `None` for a number of Python's own.
+/// The dtype of a NumPy scalar; `None` for a Python number.
 pub fn numpy_dtype(object: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
     let exact = object.is_exact_instance_of::<PyFloat>()
         || object.is_exact_instance_of::<PyInt>()
@@ -61,7 +61,7 @@ pub fn numpy_dtype(object: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
     dtype::extract(&object.getattr("dtype")?).map(Some)
 }
 
-/// The dtype of a tensor made from this number beside a tensor of `dtype`.
+/// The dtype of a number as an operand with a tensor of `dtype`.
 pub fn beside(number: Scalar, dtype: DType) -> DType {
     match number {
         Scalar::C128(_) if !dtype.is_float() && !dtype.is_complex() => dtype::default_complex(),
@@ -73,7 +73,7 @@ pub fn beside(number: Scalar, dtype: DType) -> DType {
     }
 }
 
-/// The number as an object of Python.
+/// The number as a Python object.
 pub fn object(py: Python<'_>, number: Scalar) -> PyResult<Py<PyAny>> {
     Ok(match number {
         Scalar::F64(x) => x.into_pyobject(py)?.into_any().unbind(),

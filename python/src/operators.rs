@@ -1,5 +1,5 @@
 //! Python's operators.
-// PyO3's part of methods that a macro writes calls unsafe functions without saying so again.
+// PyO3's macro code calls unsafe functions without unsafe blocks.
 #![allow(unsafe_op_in_unsafe_fn)]
 
 use crate::args;
@@ -7,14 +7,14 @@ use crate::error::{self, OrRaise};
 use crate::tensor::{PyTensor, SMALL};
 use crate::{dtype, number};
 use cotangent::ops::Numbers;
-use cotangent::{DType, Device, ErrorKind, Operand, Result, Scalar, Tensor};
+use cotangent::{DType, Device, ErrorKind, Result, Scalar, Tensor, arguments::Operand};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 type Binary = fn(&Tensor, Operand<'_>) -> Result<Tensor>;
 
-/// One of Python's operators. `None` if the other side is nothing that it knows.
+/// A Python operator. `NotImplemented` for unknown operands.
 #[inline]
 pub fn binary(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<Py<PyAny>> {
     let py = other.py();
@@ -40,14 +40,14 @@ pub fn binary(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<Py<
     PyTensor::result(py, result.or_raise()?).map(Py::into_any)
 }
 
-/// Integers in the default dtype of floats, where the operator gives floats for them and another operand of no floats.
+/// Casts integers to the default float dtype, if the operator gives floats for integer operands.
 #[cold]
 fn beside_default(x: Tensor, other: &Bound<'_, PyAny>, default: DType, f: Binary) -> PyResult<Tensor> {
     let whole = |x: &Tensor| !x.dtype().is_float() && !x.dtype().is_complex();
     if !whole(&x) {
         return Ok(x);
     }
-    // The dtype of the result is found with no elements.
+    // The dtype of the result is found with empty tensors.
     let none = |x: &Tensor| Tensor::zeros_with([0], (x.dtype(), x.device())).or_raise();
     let result = match (other.cast::<PyTensor>(), number::scalar(other)?) {
         (Ok(other), _) => {
@@ -62,12 +62,12 @@ fn beside_default(x: Tensor, other: &Bound<'_, PyAny>, default: DType, f: Binary
     };
     match result {
         Ok(made) if matches!(made.dtype(), DType::F32 | DType::C64) => x.to_dtype(default).or_raise(),
-        // What is wrong with the operands is said where they are used.
+        // Invalid operands are reported where they are used.
         _ => Ok(x),
     }
 }
 
-/// The same with the number on the left, by the operation's name and its rule for numbers.
+/// A reflected operator, with the number on the left, by the operation's name and its rule for numbers.
 pub fn reflected(
     x: &PyTensor,
     other: &Bound<'_, PyAny>,
@@ -86,7 +86,7 @@ pub fn reflected(
     PyTensor::result(py, result.or_raise()?).map(Py::into_any)
 }
 
-/// A number as a tensor next to others of this dtype and device: it is rounded once, to the dtype that it gets.
+/// A number as a tensor for operands of this dtype and device, rounded once.
 pub fn beside(op: &str, number: Scalar, (dtype, device): (DType, Device), rule: Numbers) -> PyResult<Tensor> {
     let dtype = number::beside(number, dtype);
     let made = match rule {
@@ -100,13 +100,13 @@ pub fn beside(op: &str, number: Scalar, (dtype, device): (DType, Device), rule: 
     match made {
         // `full` was not called by the user.
         Err(e) if e.kind() == ErrorKind::Value => {
-            Err(PyValueError::new_err(format!("{op}: {number} is not a number of {dtype}: cast the tensor first")))
+            Err(PyValueError::new_err(format!("{op}: {number} is out of range for {dtype}: cast the tensor first")))
         }
         made => made.or_raise(),
     }
 }
 
-/// An operator that changes its left side.
+/// An in-place operator.
 pub fn in_place(x: &PyTensor, other: &Bound<'_, PyAny>, f: fn(&mut Tensor, Operand<'_>) -> Result<()>) -> PyResult<()> {
     let (py, large) = (other.py(), x.get()?.numel() > SMALL);
     let run = |operand: Operand<'_>| {
@@ -118,7 +118,10 @@ pub fn in_place(x: &PyTensor, other: &Bound<'_, PyAny>, f: fn(&mut Tensor, Opera
     }
     match number::scalar(other)? {
         Some(number) => run(Operand::Scalar(number)),
-        None => Err(PyTypeError::new_err(format!("a tensor cannot be changed by {}", args::type_name(other)))),
+        None => Err(PyTypeError::new_err(format!(
+            "the operand must be a Tensor or a number, got {}",
+            args::type_name(other)
+        ))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The optimisers of the crate's list, over Python's variables, and mixed precision.
+//! The optimisers of the crate's list, over Python variables, and mixed precision.
 
 use crate::args;
 use crate::error::{self, OrRaise};
@@ -9,7 +9,10 @@ use cotangent::io::StateDict;
 use cotangent::nn::Module;
 use cotangent::ops::Arg;
 use cotangent::optim::{self, GradScaler, GradScalerOptions, Lbfgs, LbfgsOptions, Optimizer, OptimizerEntry};
-use cotangent::{AutocastMode, AutocastOptions, Result, Tensor};
+use cotangent::{
+    Result, Tensor,
+    autocast::{AutocastMode, AutocastOptions},
+};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -23,13 +26,13 @@ pub struct PyOptimizer {
     inner: Mutex<Box<dyn Optimizer + Send + Sync>>,
 }
 
-/// The settings of a group as arguments of the crate.
+/// The settings of a group as arguments for the crate.
 fn settings(entry: &OptimizerEntry, given: &Bound<'_, PyDict>) -> PyResult<Vec<(&'static str, Arg)>> {
     let mut named = Vec::with_capacity(given.len());
     for (key, value) in given {
         let key: String = key.extract()?;
         let Some(param) = entry.params.iter().find(|param| param.name == key) else {
-            return Err(PyTypeError::new_err(format!("{}: there is no setting {key}", entry.name)));
+            return Err(PyTypeError::new_err(format!("{} has no setting {key}", entry.name)));
         };
         if !value.is_none() {
             named.push((param.name, args::convert(entry.name, &key, param.kind, &value)?));
@@ -70,7 +73,7 @@ impl PyOptimizer {
     #[new]
     fn py_new(name: &str, given: &Bound<'_, PyDict>) -> PyResult<PyOptimizer> {
         let found = optim::list().iter().find(|entry| entry.name == name);
-        let entry = found.ok_or_else(|| PyValueError::new_err(format!("there is no optimiser {name}")))?;
+        let entry = found.ok_or_else(|| PyValueError::new_err(format!("unknown optimiser {name}")))?;
         let inner = entry.build(&settings(entry, given)?).or_raise()?;
         Ok(PyOptimizer { entry, inner: Mutex::new(inner) })
     }
@@ -80,7 +83,7 @@ impl PyOptimizer {
         self.lock().set_lr(lr);
     }
 
-    /// Takes over settings; what is kept for the parameters stays.
+    /// Changes settings and keeps the state of the parameters.
     fn set(&self, given: &Bound<'_, PyDict>) -> PyResult<()> {
         let mut new = self.entry.build(&settings(self.entry, given)?).or_raise()?;
         let mut own = self.lock();
@@ -104,24 +107,24 @@ impl PyOptimizer {
         Ok(())
     }
 
-    /// Changes the parameters by their gradients.
+    /// Updates the parameters by their gradients.
     fn step(&self, py: Python<'_>, parameters: &Bound<'_, PyParameters>) -> PyResult<()> {
         parameters.get().with(py, |module| self.lock().step(module))
     }
 
-    /// The settings, and what is kept for each parameter.
+    /// The settings, and the state of each parameter.
     fn state_dict(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
         to_python(py, &self.lock().state_dict().or_raise()?)
     }
 
-    /// Takes over what `state_dict` gave.
+    /// Loads a state of `state_dict`.
     fn load_state_dict(&self, dict: &Bound<'_, PyDict>) -> PyResult<()> {
         let dict = from_python(dict)?;
         self.lock().load_state_dict(&dict).or_raise()
     }
 }
 
-/// A step of L-BFGS: the loss before it, and the new state.
+/// A step of L-BFGS. Returns the loss before it, and the new state.
 #[pyfunction]
 fn _lbfgs_step(
     py: Python<'_>,
@@ -131,7 +134,7 @@ fn _lbfgs_step(
     closure: &Bound<'_, PyAny>,
 ) -> PyResult<(Py<PyAny>, Py<PyDict>)> {
     let entry = optim::list().iter().find(|entry| entry.name == "Lbfgs");
-    let entry = entry.ok_or_else(|| PyValueError::new_err("there is no optimiser Lbfgs"))?;
+    let entry = entry.ok_or_else(|| PyValueError::new_err("unknown optimiser Lbfgs"))?;
     let fresh = entry.build(&settings(entry, given)?).or_raise()?;
     let mut dict = fresh.state_dict().or_raise()?;
     if let Some(state) = state {
@@ -162,7 +165,7 @@ fn _lbfgs_step(
     Ok((first.unwrap_or_else(|| py.None()), state))
 }
 
-/// An optimiser that only notes that it was asked for a step.
+/// An optimiser without effect, to ask a scaler whether to step.
 struct Asked;
 
 impl Optimizer for Asked {
@@ -210,7 +213,7 @@ impl PyGradScaler {
         PyGradScaler(Mutex::new(GradScaler::new_with(options)))
     }
 
-    /// A loss times the scale.
+    /// The loss times the scale.
     fn scale(&self, py: Python<'_>, loss: &Bound<'_, PyTensor>) -> PyResult<Py<PyTensor>> {
         let scaled = self.lock().scale(&loss.get().get()?).or_raise()?;
         PyTensor::object(py, scaled)
@@ -221,12 +224,12 @@ impl PyGradScaler {
         parameters.get().with(py, |module| self.lock().unscale(module))
     }
 
-    /// Whether all gradients are finite, so that there should be a step; they are unscaled, unless they were before.
+    /// Whether all gradients are finite, so that the step can be done. Unscales them unless that was done before.
     fn may_step(&self, py: Python<'_>, parameters: &Bound<'_, PyParameters>) -> PyResult<bool> {
         parameters.get().with(py, |module| self.lock().step(&mut Asked, module))
     }
 
-    /// Makes the scale smaller or larger.
+    /// Updates the scale.
     fn update(&self) -> PyResult<()> {
         self.lock().update().or_raise()
     }
@@ -241,7 +244,7 @@ impl PyGradScaler {
         to_python(py, &self.lock().state_dict().or_raise()?)
     }
 
-    /// Takes over what `state_dict` gave.
+    /// Loads a state of `state_dict`.
     fn load_state_dict(&self, dict: &Bound<'_, PyDict>) -> PyResult<()> {
         let dict = from_python(dict)?;
         self.lock().load_state_dict(&dict).or_raise()
@@ -249,11 +252,11 @@ impl PyGradScaler {
 }
 
 thread_local! {
-    /// The scopes of autocast that this thread is in.
+    /// The open autocast scopes of this thread.
     static SCOPES: RefCell<Vec<AutocastMode>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Begins a scope of autocast.
+/// Enters an autocast scope.
 #[pyfunction]
 fn _autocast_enter(to: &Bound<'_, PyAny>, enabled: bool, cache_enabled: bool) -> PyResult<()> {
     let options = AutocastOptions::new().enabled(enabled).cache_enabled(cache_enabled);
@@ -262,20 +265,21 @@ fn _autocast_enter(to: &Bound<'_, PyAny>, enabled: bool, cache_enabled: bool) ->
     Ok(())
 }
 
-/// Ends the last one that was begun.
+/// Leaves the innermost autocast scope.
 #[pyfunction]
 fn _autocast_exit() -> PyResult<()> {
-    // Bound first: what ends with the scope must not find the list borrowed.
+    // A separate statement, so that the list is not borrowed while the scope is dropped.
     let last = SCOPES.with_borrow_mut(Vec::pop);
-    let lacking =
-        || PyRuntimeError::new_err("autocast: this thread is in no scope: one ends in the thread that began it");
+    let lacking = || {
+        PyRuntimeError::new_err("autocast: this thread is in no scope: a scope must end in the thread that began it")
+    };
     last.map(drop).ok_or_else(lacking)
 }
 
-/// The dtype of the scope that this thread is in.
+/// The dtype of the innermost scope of this thread.
 #[pyfunction]
 fn _autocast_dtype(py: Python<'_>) -> PyResult<Option<Py<dtype::PyDType>>> {
-    cotangent::autocast_dtype().map(|found| dtype::object(py, found)).transpose()
+    cotangent::autocast::autocast_dtype().map(|found| dtype::object(py, found)).transpose()
 }
 
 /// The list of optimisers.

@@ -1,4 +1,4 @@
-//! The crate's schedules of learning rates, as functions of the step.
+//! The crate's learning rate schedules, as functions of the step.
 
 use crate::error::OrRaise;
 use cotangent::Result;
@@ -14,7 +14,7 @@ use pyo3::types::PyDict;
 #[pyclass(name = "_Schedule", module = "cotangent._cotangent", frozen)]
 struct PySchedule(Box<dyn Schedule>);
 
-/// The arguments of a schedule by name.
+/// The keyword arguments of a schedule.
 struct Arguments<'a, 'py>(&'a str, &'a Bound<'py, PyDict>);
 
 impl<'py> Arguments<'_, 'py> {
@@ -33,8 +33,7 @@ impl<'py> Arguments<'_, 'py> {
 
     fn steps(&self, name: &str) -> PyResult<u64> {
         let object = self.object(name)?;
-        let wrong =
-            |_| PyValueError::new_err(format!("{}: {name} cannot be {object}: it is a number of steps", self.0));
+        let wrong = |_| PyValueError::new_err(format!("{}: {name} must be an integer ≥ 0, got {object}", self.0));
         object.extract().map_err(wrong)
     }
 
@@ -47,7 +46,7 @@ impl<'py> Arguments<'_, 'py> {
     fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> PyResult<T> {
         let word: String = self.object(name)?.extract()?;
         let known = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
-        let wrong = || PyValueError::new_err(format!("{}: {name} is one of {}, not {word}", self.0, known()));
+        let wrong = || PyValueError::new_err(format!("{}: {name} must be one of {}, got {word}", self.0, known()));
         words.iter().find(|(known, _)| *known == word).map(|(_, value)| *value).ok_or_else(wrong)
     }
 }
@@ -107,7 +106,7 @@ fn build(name: &str, arguments: &Bound<'_, PyDict>) -> PyResult<Box<dyn Schedule
             let down = if a.object("step_size_down")?.is_none() { None } else { Some(a.steps("step_size_down")?) };
             Box::new(schedule.step_size_down(down))
         }
-        _ => return Err(PyValueError::new_err(format!("there is no schedule {name}"))),
+        _ => return Err(PyValueError::new_err(format!("unknown schedule {name}"))),
     })
 }
 
@@ -118,12 +117,12 @@ impl PySchedule {
         build(name, arguments).map(PySchedule)
     }
 
-    /// Refuses options out of their domains.
+    /// Refuses invalid options.
     fn check(&self, groups: usize) -> PyResult<()> {
         self.0.check(groups).or_raise()
     }
 
-    /// The rates of all groups in a step.
+    /// The learning rates of all groups in a step.
     fn lrs(&self, step: u64, base_lrs: Vec<f64>) -> PyResult<Vec<f64>> {
         let lr = |(group, base): (usize, f64)| self.0.lr(step, base, group);
         base_lrs.into_iter().enumerate().map(lr).collect::<Result<_>>().or_raise()

@@ -15,7 +15,7 @@ use pyo3::types::{PyComplex, PyDict, PyTuple, PyType};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Work on fewer elements is done before another thread could take over.
+/// Work on at most this many elements does not release the interpreter, which would take longer.
 pub const SMALL: usize = 4096;
 
 /// An array of any rank, of one dtype, on one device.
@@ -24,30 +24,30 @@ pub struct PyTensor(Mutex<State>);
 
 struct State {
     value: Tensor,
-    /// How often the value was replaced; of a view, the base's when the view was last taken.
+    /// The number of changes of the value; of a view, that of the base at the last refresh.
     version: u64,
     view: Option<Box<View>>,
     /// The leaf whose gradient this is.
     leaf: Option<Box<Tensor>>,
-    /// The object that stands for the gradient.
+    /// The object of the gradient.
     grad: Option<Py<PyTensor>>,
 }
 
 impl PyTensor {
-    /// A variable of its own.
+    /// A new variable.
     #[inline]
     pub fn new(value: Tensor) -> PyTensor {
         PyTensor(Mutex::new(State { value: value.into_value(), version: 0, view: None, leaf: None, grad: None }))
     }
 
-    /// The same as an object.
+    /// A new variable as an object.
     #[inline]
     pub fn object(py: Python<'_>, value: Tensor) -> PyResult<Py<PyTensor>> {
         dlpack::give_back(py);
         Py::new(py, PyTensor::new(value))
     }
 
-    /// The result of an operation as an object. It is a leaf only if the operation has no gradient to hand on.
+    /// The result of an operation as an object. It is a leaf only if the operation passes no gradient on.
     #[inline]
     pub fn result(py: Python<'_>, value: Tensor) -> PyResult<Py<PyTensor>> {
         PyTensor::object(py, views::as_result(value).or_raise()?)
@@ -58,7 +58,7 @@ impl PyTensor {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value it has now.
+    /// The current value.
     #[inline]
     pub fn get(&self) -> PyResult<Tensor> {
         let state = self.lock();
@@ -68,7 +68,7 @@ impl PyTensor {
         refreshed(state).or_raise().map(|(value, _)| value)
     }
 
-    /// The object that shows `value`, which one step made of the value of `of`.
+    /// The object of the view `value` of `of`, made by one step.
     pub fn view(of: &Bound<'_, PyTensor>, value: Tensor, step: Step) -> PyResult<Py<PyTensor>> {
         let py = of.py();
         let (view, version) = {
@@ -89,7 +89,7 @@ impl PyTensor {
         Py::new(py, PyTensor(Mutex::new(state)))
     }
 
-    /// Changes the value in place: of a view, the part of its base that it shows.
+    /// Changes the value in place; of a view, the corresponding part of its base.
     pub fn modify(&self, change: impl FnOnce(&mut Tensor) -> Result<()>) -> PyResult<()> {
         let state = self.lock();
         if state.view.is_none() {
@@ -101,13 +101,13 @@ impl PyTensor {
         change(&mut value).or_raise()?;
         let mut state = self.lock();
         let State { value: shown, version, view: Some(view), .. } = &mut *state else { return Ok(()) };
-        // What the view shows is taken anew, so that nothing but the base holds its bytes while they are written.
+        // The view is refreshed later, so that only the base holds its bytes while they are written.
         (*shown, *version) = (value.clone(), u64::MAX);
         view.follow();
         view.base.get().modify_own(|base| view.put(base, &value))
     }
 
-    /// The same of what is no view.
+    /// As `modify`, for a variable that is not a view.
     fn modify_own(&self, change: impl FnOnce(&mut Tensor) -> Result<()>) -> PyResult<()> {
         let mut state = self.lock();
         if state.leaf.is_some() {
@@ -119,7 +119,7 @@ impl PyTensor {
         Ok(())
     }
 
-    /// Changes a gradient: its leaf gets the new one.
+    /// Changes a gradient, also that of its leaf.
     fn modify_grad(&self, mut value: Tensor, change: impl FnOnce(&mut Tensor) -> Result<()>) -> PyResult<()> {
         change(&mut value).or_raise()?;
         let mut state = self.lock();
@@ -131,7 +131,7 @@ impl PyTensor {
         Ok(())
     }
 
-    /// Puts another value in place of the one that is there. It is no view afterwards.
+    /// Replaces the value. The variable is not a view afterwards.
     pub fn replace(&self, value: Tensor) {
         let mut state = self.lock();
         state.value = value.into_value();
@@ -140,7 +140,7 @@ impl PyTensor {
         state.leaf = None;
     }
 
-    /// The variable, held for whoever changes its value outside of the interpreter; `None` of a view and of a gradient.
+    /// Locks the variable to change its value without the interpreter; `None` for a view or a gradient.
     pub fn hold(&self) -> Option<Held<'_>> {
         let state = self.lock();
         (state.view.is_none() && state.leaf.is_none()).then_some(Held(state))
@@ -151,7 +151,7 @@ impl PyTensor {
         self.lock().view.as_ref().map(|view| view.base.clone_ref(py))
     }
 
-    /// Adds to the gradient of a leaf. One with a graph keeps it, until something else is added.
+    /// Adds to the gradient of a leaf. A gradient with a graph keeps it until the next addition.
     pub fn add_grad(leaf: &Bound<'_, PyTensor>, found: Tensor) -> PyResult<()> {
         let x = leaf.get().get()?;
         let old = PyTensor::grad_object(leaf)?;
@@ -161,7 +161,7 @@ impl PyTensor {
         };
         sum.compute().or_raise()?;
         x.set_grad(&sum.detach()).or_raise()?;
-        // The object for the gradient has the same values, so that they are not taken from the leaf again.
+        // The object of the gradient gets the value with its graph, so that it is not refreshed from the leaf.
         if let Some(object) = PyTensor::grad_object(leaf)? {
             let mut state = object.get().lock();
             state.value = sum.into_value();
@@ -170,18 +170,18 @@ impl PyTensor {
         Ok(())
     }
 
-    /// The variable behind this one, if it was made a view after views of it were taken.
+    /// The base of this variable, if it became a view after views of it were made.
     pub fn behind(&self) -> Option<Arc<Py<PyTensor>>> {
         self.lock().view.as_ref().map(|view| Arc::clone(&view.base))
     }
 
-    /// The object that stands for the gradient of this leaf, if it has one: the same until the gradient is taken away.
+    /// The object of the gradient of this leaf, if it has one: the same object until the gradient is removed.
     pub fn grad_object(slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyTensor>>> {
         let py = slf.py();
         let x = slf.get().get()?;
         let Some(grad) = x.grad() else {
             if !x.requires_grad() {
-                // What it had before it was frozen.
+                // The gradient from before it was frozen.
                 return Ok(slf.get().lock().grad.as_ref().map(|grad| grad.clone_ref(py)));
             }
             slf.get().drop_grad();
@@ -196,7 +196,7 @@ impl PyTensor {
         Ok(Some(object))
     }
 
-    /// Keeps an object as the gradient: of a leaf, the one that its gradient is seen through; else what there was before.
+    /// Sets the object of the gradient, linked to the gradient if this is a leaf.
     pub fn keep_grad(&self, grad: Py<PyTensor>) -> PyResult<()> {
         let x = self.get()?;
         if x.requires_grad() {
@@ -206,7 +206,7 @@ impl PyTensor {
         Ok(())
     }
 
-    /// Lets the gradient's object go its own way.
+    /// Unlinks the object of the gradient, which becomes an independent tensor.
     pub fn drop_grad(&self) {
         let old = self.lock().grad.take();
         if let Some(old) = old {
@@ -215,24 +215,24 @@ impl PyTensor {
     }
 }
 
-/// What `copy.deepcopy` makes of a tensor.
+/// `copy.deepcopy` of a tensor.
 fn copied<'py>(x: &Bound<'py, PyTensor>, memo: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyTensor>> {
     let copy = x.py().import("copy")?.call_method1("deepcopy", (x, memo))?;
     Ok(copy.cast_into::<PyTensor>()?)
 }
 
-/// A variable that nobody else reads or changes meanwhile.
+/// A locked variable.
 pub struct Held<'a>(MutexGuard<'a, State>);
 
 impl Held<'_> {
-    /// Puts another value in place of the one that is there, and returns that.
+    /// Replaces the value, and returns the old one.
     pub fn swap(&mut self, value: Tensor) -> Tensor {
         self.0.version += 1;
         std::mem::replace(&mut self.0.value, value)
     }
 }
 
-/// The value and the version of a variable that may be a view or a gradient.
+/// Refreshes a variable that may be a view or a gradient, and returns its value and version.
 #[cold]
 fn refreshed(mut state: MutexGuard<'_, State>) -> Result<(Tensor, u64)> {
     let state = &mut *state;
@@ -243,7 +243,7 @@ fn refreshed(mut state: MutexGuard<'_, State>) -> Result<(Tensor, u64)> {
                 state.version += 1;
             }
             Some(_) => {}
-            // It was taken away: from now on this is a tensor of its own.
+            // The gradient was removed: from now on this is an independent tensor.
             None => state.leaf = None,
         }
     }
@@ -261,7 +261,7 @@ fn refreshed(mut state: MutexGuard<'_, State>) -> Result<(Tensor, u64)> {
 
 #[pymethods]
 impl PyTensor {
-    /// Of an array, its values; of nested sequences, these as the default dtype unless another is named; of sizes, zeros.
+    /// A tensor of an array, of nested sequences in the default dtype unless another is given, or of zeros with these sizes.
     #[new]
     #[pyo3(signature = (*data, dtype=None, device=None))]
     fn py_new(
@@ -270,7 +270,7 @@ impl PyTensor {
         device: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyTensor> {
         let mut options = crate::data::options(dtype, device)?;
-        // An array of one integer knows how to be a size, too, but is data.
+        // An array of one integer has `__index__`, too, but is data.
         if data.iter().all(|size| size.is_exact_instance_of::<pyo3::types::PyInt>()) {
             let sizes: Vec<usize> = data.extract()?;
             let sizes = if sizes.is_empty() { vec![0] } else { sizes };
@@ -278,10 +278,12 @@ impl PyTensor {
             return Tensor::zeros_with(sizes, options).or_raise().map(PyTensor::new);
         }
         if data.len() != 1 {
-            return Err(PyTypeError::new_err("Tensor: give the elements as one sequence, or the sizes as integers"));
+            return Err(PyTypeError::new_err(
+                "Tensor: arguments must be one sequence of elements, or sizes as integers",
+            ));
         }
         let data = data.get_item(0)?;
-        // The shape of another tensor is sizes; a plain tuple is elements.
+        // A `Size` is a shape; a plain tuple is data.
         if data.get_type().name().is_ok_and(|name| name == "Size") && data.is_instance_of::<PyTuple>() {
             options.dtype = options.dtype.or(Some(dtype::default_float()));
             return Tensor::zeros_with(data.extract::<Vec<usize>>()?, options).or_raise().map(PyTensor::new);
@@ -292,16 +294,16 @@ impl PyTensor {
         crate::data::tensor(&data, options).map(PyTensor::new)
     }
 
-    /// Shows the same elements by an operation that gives a view, as in `_become("unsqueeze", 0)`.
+    /// Becomes a view of its elements by an operation, as in `_become("unsqueeze", 0)`.
     #[pyo3(signature = (name, *args))]
     fn _become<'py>(slf: &Bound<'py, Self>, name: &str, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, Self>> {
         let x = slf.get().get()?;
         if x.is_leaf() && x.requires_grad() && is_grad_enabled() {
             return Err(pyo3::exceptions::PyRuntimeError::new_err(format!(
-                "{name}_: a leaf that requires a gradient is changed under no_grad() alone"
+                "{name}_: a leaf that requires a gradient can only be changed under no_grad()"
             )));
         }
-        // What the variable was until now goes on as a base that nobody sees, and this one shows it.
+        // The old value becomes a hidden base, and this variable a view of it.
         let own = slf.get();
         if own.lock().view.is_none() {
             let state = {
@@ -324,7 +326,7 @@ impl PyTensor {
         Ok(slf.clone())
     }
 
-    /// Objects are told apart by what they are, not by their elements.
+    /// Hashes by identity, not by elements.
     fn __hash__(slf: &Bound<'_, Self>) -> isize {
         (slf.as_ptr().addr() >> 4).cast_signed()
     }
@@ -353,7 +355,12 @@ impl PyTensor {
         let same = match (element.cast::<PyTensor>(), number::scalar(element)?) {
             (Ok(other), _) => x.eq(&other.get().get()?),
             (_, Some(number)) => x.eq(number),
-            _ => return Err(PyTypeError::new_err(format!("no tensor has elements of {}", args::type_name(element)))),
+            _ => {
+                return Err(PyTypeError::new_err(format!(
+                    "in: the element must be a Tensor or a number, got {}",
+                    args::type_name(element)
+                )));
+            }
         };
         same.and_then(|same| same.any(..)).and_then(|any| any.item::<bool>()).or_raise()
     }
@@ -378,7 +385,7 @@ impl PyTensor {
 
     fn __float__(&self) -> PyResult<f64> {
         match convert::item(&self.get()?)? {
-            Scalar::C128(z) => Err(PyTypeError::new_err(format!("float: {z} is no real number"))),
+            Scalar::C128(z) => Err(PyTypeError::new_err(format!("float: the number must be real, got {z}"))),
             number => Ok(number.to_f64()),
         }
     }
@@ -391,7 +398,11 @@ impl PyTensor {
     fn __index__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let x = self.get()?;
         if !x.dtype().is_int() || x.rank() != 0 {
-            let text = format!("a tensor of {} and shape {:?} is no index", dtype::name(x.dtype()), x.shape());
+            let text = format!(
+                "an index must be a 0-d tensor of integers, got {} of shape {:?}",
+                dtype::name(x.dtype()),
+                x.shape()
+            );
             return Err(PyTypeError::new_err(text));
         }
         number::object(py, convert::item(&x)?)
@@ -404,7 +415,7 @@ impl PyTensor {
         })
     }
 
-    /// The element of a tensor that has one, as a number of Python's.
+    /// The element of a tensor with one element, as a Python number.
     fn item(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number::object(py, convert::item(&self.get()?)?)
     }
@@ -426,12 +437,12 @@ impl PyTensor {
         PyTensor::object(py, self.get()?)
     }
 
-    /// A copy with its gradient. Copies that are made with one `memo` show the same memory where the originals do.
+    /// A copy with its gradient. Copies with one `memo` share memory where the originals do.
     fn __deepcopy__<'py>(slf: &Bound<'py, Self>, memo: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyTensor>> {
         let (py, x) = (slf.py(), slf.get().get()?);
         if !x.is_leaf() {
             return Err(pyo3::exceptions::PyRuntimeError::new_err(
-                "deepcopy: the tensor is the result of a recorded operation: detach it, or copy leaves",
+                "deepcopy: the tensor must be a leaf: call detach() first",
             ));
         }
         let view = {
@@ -459,7 +470,7 @@ impl PyTensor {
         let base = if whole.is_leaf() {
             copied(base, memo)?
         } else {
-            // Its values alone, which all detached views of it share.
+            // Only its values, which all detached views of it share.
             let key = format!("cotangent {}", base.as_ptr().addr());
             match memo.get_item(&key)? {
                 Some(made) => made.cast_into::<PyTensor>()?,
@@ -485,14 +496,14 @@ impl PyTensor {
         class.clone().unbind()
     }
 
-    /// NumPy's arrays leave operators to tensors.
+    /// Gives tensors precedence over NumPy arrays in operators.
     #[classattr]
     fn __array_priority__() -> i32 {
         1000
     }
 }
 
-/// The parts of a tensor along its first dimension, one after the other.
+/// An iterator over the first dimension of a tensor.
 #[pyclass(module = "cotangent")]
 pub struct TensorIterator {
     tensor: Py<PyTensor>,

@@ -1,5 +1,5 @@
-//! What goes around a training step: metrics, logs, the report and the progress bar of the crate.
-// What Python passes to a function is the function's own.
+//! Training: metrics, logs, the report and the progress bar of the crate.
+// Arguments of functions called from Python are passed by value.
 #![allow(clippy::needless_pass_by_value)]
 
 use crate::error::OrRaise;
@@ -20,18 +20,18 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs with the value, and lets other threads of Python's go on meanwhile.
+/// Runs `f` on the value with the interpreter released.
 fn with<T: Send, R: Send>(py: Python<'_>, mutex: &Mutex<T>, f: impl FnOnce(&mut T) -> R + Send) -> R {
     py.detach(|| f(&mut lock(mutex)))
 }
 
 type AnyMetric = Box<dyn Metric + Send>;
 
-/// A figure of merit over the batches it was given.
+/// A metric over batches.
 #[pyclass(name = "_Metric", module = "cotangent.train", frozen)]
 struct PyMetric(Mutex<AnyMetric>);
 
-/// The options of a metric, those that it has.
+/// The options of metrics.
 #[derive(FromPyObject)]
 struct MetricOptions {
     #[pyo3(item)]
@@ -54,7 +54,7 @@ impl MetricOptions {
             "macro" => Average::Macro,
             "weighted" => Average::Weighted,
             other => {
-                let text = format!("average {other:?} is none of \"binary\", \"micro\", \"macro\" and \"weighted\"");
+                let text = format!("average must be 'binary', 'micro', 'macro' or 'weighted', got {other:?}");
                 return Err(PyValueError::new_err(text));
             }
         })
@@ -65,7 +65,7 @@ impl MetricOptions {
     }
 }
 
-/// A metric of classes with the options that are given.
+/// Sets the given options of a metric of classes.
 macro_rules! of_classes {
     ($metric:expr, $options:expr) => {{
         let mut metric = $metric;
@@ -105,7 +105,7 @@ impl PyMetric {
                 Some(target) => Perplexity::new().ignore_index(target),
                 None => Perplexity::new(),
             }),
-            _ => return Err(PyValueError::new_err(format!("there is no metric {name}"))),
+            _ => return Err(PyValueError::new_err(format!("unknown metric {name}"))),
         };
         Ok(PyMetric(Mutex::new(metric)))
     }
@@ -136,7 +136,7 @@ fn pair(prediction: &Bound<'_, PyAny>, target: &Bound<'_, PyAny>) -> PyResult<(T
     Ok((expect("update", "prediction", prediction)?.detach(), expect("update", "target", target)?.detach()))
 }
 
-/// How often each class was taken for each.
+/// The confusion matrix: rows are targets, columns predictions.
 #[pyclass(name = "ConfusionMatrix", module = "cotangent.train", frozen)]
 struct PyConfusion(Mutex<ConfusionMatrix>);
 
@@ -155,7 +155,7 @@ impl PyConfusion {
         Ok(PyConfusion(Mutex::new(matrix)))
     }
 
-    /// Counts a batch: predictions are classes, or a score for each.
+    /// Counts a batch. Predictions are classes, or a score for each class.
     fn update(&self, py: Python<'_>, prediction: &Bound<'_, PyAny>, target: &Bound<'_, PyAny>) -> PyResult<()> {
         let (prediction, target) = pair(prediction, target)?;
         with(py, &self.0, |matrix| matrix.update(&prediction, &target)).or_raise()
@@ -166,12 +166,12 @@ impl PyConfusion {
         lock(&self.0).compute().or_raise()
     }
 
-    /// Forgets all batches.
+    /// Resets the counts.
     fn reset(&self) {
         lock(&self.0).reset();
     }
 
-    /// The counts: a row for each class, a column for what it was taken for.
+    /// The counts, with a row for each target and a column for each prediction.
     fn to_tensor(&self, py: Python<'_>) -> PyResult<Py<PyTensor>> {
         PyTensor::object(py, lock(&self.0).to_tensor().or_raise()?)
     }
@@ -196,7 +196,7 @@ impl PyConfusion {
     }
 }
 
-/// Numbers under names.
+/// Named numbers.
 fn numbers(values: &Bound<'_, PyDict>) -> PyResult<Vec<(String, f64)>> {
     values.iter().map(|(name, value)| Ok((name.extract()?, value.extract()?))).collect()
 }
@@ -207,7 +207,7 @@ fn log(py: Python<'_>, log: &Mutex<impl Log + Send>, step: u64, values: &Bound<'
     with(py, log, |log| log.log(step, &all)).or_raise()
 }
 
-/// A file of lines: CSV or JSON.
+/// A log of lines: CSV or JSON.
 #[pyclass(name = "_LineLog", module = "cotangent.train", frozen)]
 struct PyLineLog(Mutex<Box<dyn Log + Send>>);
 
@@ -275,7 +275,7 @@ impl PyTensorBoard {
     }
 }
 
-/// Images that a model took for something else, for the report.
+/// Example images for the confusion matrix of a report.
 #[pyclass(name = "Examples", module = "cotangent.train", frozen)]
 struct PyExamples(Mutex<Examples>);
 
@@ -286,7 +286,7 @@ impl PyExamples {
         Ok(PyExamples(Mutex::new(Examples::new(classes).or_raise()?)))
     }
 
-    /// Takes the images of a batch that are still wanted.
+    /// Adds images of a batch, up to the limits.
     fn update(
         &self,
         py: Python<'_>,
@@ -299,7 +299,7 @@ impl PyExamples {
     }
 }
 
-/// A page of HTML with the curves of a run.
+/// An HTML page with the curves of a run.
 #[pyclass(name = "_Report", module = "cotangent.train", frozen)]
 struct PyReport(Mutex<Report>);
 
@@ -337,7 +337,7 @@ impl PyReport {
     }
 }
 
-/// A bar of what is done, on the terminal.
+/// A progress bar on the terminal.
 #[pyclass(name = "_Progress", module = "cotangent.train", frozen)]
 struct PyProgress(Mutex<Progress>);
 

@@ -1,8 +1,8 @@
-//! Variables of Python's as a module of the crate, so that its optimisers change them.
+//! Python variables as a module of the crate, so that its optimisers can update them.
 //!
-//! The variables own the values. While the crate works on them each is held, and its tensor lies in a `Parameter`; then it
-//! goes back. So nothing but the parameter holds the bytes, which are changed where they lie, and nobody sees a value that is
-//! half done. What tells parameters apart, their identity, stays from call to call.
+//! The variables own the values. While the crate works on them each is locked, and its tensor is moved into a `Parameter` and
+//! back. So only the parameter holds the bytes, which are changed in place, and no other thread sees an intermediate value.
+//! The identities of the parameters stay the same from call to call.
 
 use crate::error::OrRaise;
 use crate::tensor::{Held, PyTensor};
@@ -12,7 +12,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
-/// Parameters under names.
+/// Named parameters.
 pub struct Variables(Vec<(String, Parameter)>);
 
 impl Visit for Variables {
@@ -31,19 +31,19 @@ impl Visit for Variables {
 
 impl Module for Variables {}
 
-/// Variables that are trained together, under names.
+/// Named variables that are trained together.
 #[pyclass(name = "_Parameters", module = "cotangent._cotangent", frozen)]
 pub struct PyParameters {
     objects: Vec<Py<PyTensor>>,
     module: Mutex<Variables>,
 }
 
-/// What lies in a parameter that is not in use.
+/// The value of a parameter that is not in use.
 pub fn placeholder() -> Result<Tensor> {
     Tensor::zeros(())
 }
 
-/// Variables that are held, with their tensors in the parameters of a module; dropped, they get them back.
+/// Locked variables with their tensors in the parameters of a module. Dropping it moves the tensors back.
 struct Session<'a> {
     held: Vec<Held<'a>>,
     /// The parameter of each variable.
@@ -53,7 +53,7 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     fn new(objects: &'a [Py<PyTensor>], module: &'a mut Variables) -> Result<Option<Session<'a>>> {
-        // In one order, so that two of them do not wait for each other.
+        // In a fixed order of locking, to avoid deadlocks.
         let mut places: Vec<usize> = (0..objects.len()).collect();
         places.sort_by_key(|&at| objects[at].as_ptr().addr());
         let nothing = placeholder()?;
@@ -72,7 +72,7 @@ impl<'a> Session<'a> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         for (held, &at) in self.held.iter_mut().zip(&self.places) {
-            // What comes out of the variable is the placeholder, which stays in the parameter.
+            // The variable returns the placeholder, which goes back to the parameter.
             let parameter = &mut self.module.0[at].1;
             let value = Tensor::clone(parameter);
             parameter.swap_tensor(held.swap(value));
@@ -81,7 +81,7 @@ impl Drop for Session<'_> {
 }
 
 impl PyParameters {
-    /// Runs `f` on the variables as a module, while they are held and the interpreter is released.
+    /// Runs `f` on the variables as a module, with the variables locked and the interpreter released.
     pub fn with<R: Send>(&self, py: Python<'_>, f: impl FnOnce(&mut Variables) -> Result<R> + Send) -> PyResult<R> {
         let done = py.detach(|| {
             let mut module = self.module.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,10 +89,10 @@ impl PyParameters {
             f(session.module).map(Some)
         });
         done.or_raise()?
-            .ok_or_else(|| PyValueError::new_err("a view of another tensor cannot be trained: use the tensor itself"))
+            .ok_or_else(|| PyValueError::new_err("a view cannot be trained: use the tensor that it is a view of"))
     }
 
-    /// Runs `f` on the variables as a module while they are not held: `f` shows its values by [`PyParameters::show`].
+    /// Runs `f` on the variables as a module without locking them: `f` publishes its values by [`PyParameters::show`].
     pub fn with_copies<R>(&self, f: impl FnOnce(&mut Variables) -> Result<R>) -> PyResult<R> {
         let mut module = self.module.lock().unwrap_or_else(PoisonError::into_inner);
         for ((_, parameter), object) in module.0.iter_mut().zip(&self.objects) {
@@ -107,11 +107,11 @@ impl PyParameters {
         done.or_raise()
     }
 
-    /// Gives the variables the values that the parameters have.
+    /// Copies the values of the parameters to the variables.
     pub fn show(&self, module: &Variables) {
         for ((_, parameter), object) in module.0.iter().zip(&self.objects) {
             if let Some(mut held) = object.get().hold() {
-                // As a tensor of its own: the closure may change it.
+                // As an independent tensor: the closure may change it.
                 held.swap(Tensor::clone(parameter).into_value());
             }
         }
@@ -123,7 +123,7 @@ impl PyParameters {
     #[new]
     fn py_new(objects: Vec<Py<PyTensor>>, names: Vec<String>) -> PyResult<PyParameters> {
         if objects.len() != names.len() {
-            return Err(PyValueError::new_err(format!("{} names for {} parameters", names.len(), objects.len())));
+            return Err(PyValueError::new_err(format!("got {} names for {} parameters", names.len(), objects.len())));
         }
         let mut addresses: Vec<usize> = objects.iter().map(|object| object.as_ptr().addr()).collect();
         addresses.sort_unstable();

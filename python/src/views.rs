@@ -1,15 +1,15 @@
-//! Views: how one tensor of Python's is seen through another.
+//! Views of Python tensors.
 //!
-//! A tensor of the crate is a value; in Python it is a variable, and a view shows a part of another variable. So a view here
-//! is a recipe: the variable that it was made from, and the steps that lead from its value to the view's. Whoever reads a
-//! view whose base has changed takes the steps again; whoever changes a view puts the new values into the base
-//! (`Tensor::set_view`). Graphs hold values, which never change.
+//! A tensor of the crate is a value; in Python it is a variable, and a view is a part of another variable. So a view consists
+//! of its base variable and the steps from the value of the base to that of the view. Reading a view whose base has changed
+//! repeats the steps; changing a view writes the new values into the base (`Tensor::set_view`). Graphs hold values, which
+//! never change.
 
 use crate::ops;
 use crate::tensor::PyTensor;
 use cotangent::autograd::{GradMode, is_grad_enabled};
 use cotangent::ops::Arg;
-use cotangent::{DType, Index, Result, Tensor};
+use cotangent::{DType, Result, Tensor, arguments::Index};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use std::sync::Arc;
 pub enum Step {
     /// A result of an operation of the list, whose first argument is the tensor before.
     Op { number: usize, args: Vec<Arg>, output: usize },
-    /// A part named by an index without tensors.
+    /// A basic index.
     Index(Index),
-    /// What an operation of one argument computes of a complex tensor, and of its result the tensor again: the conjugate.
+    /// An operation of one argument on complex tensors that is its own inverse: the conjugate.
     Inverse { number: usize },
-    /// The same values outside of the graph.
+    /// The same values, detached from the graph.
     Detach,
-    /// The same bytes as elements of another dtype, outside of the graph.
+    /// The same bytes as elements of another dtype, detached.
     Bytes(DType),
 }
 
@@ -46,8 +46,8 @@ impl Step {
     }
 }
 
-/// The bytes of a tensor as elements of another dtype: a view where that is possible, else a copy, which cannot be changed
-/// through the view of which this is a step.
+/// The bytes of a tensor as elements of another dtype: a view if possible, else a copy, which cannot be changed through the
+/// view.
 fn reinterpreted(x: &Tensor, dtype: DType) -> Result<Tensor> {
     match (x.dtype(), dtype) {
         (from, to) if from == to => Ok(x.clone()),
@@ -58,17 +58,17 @@ fn reinterpreted(x: &Tensor, dtype: DType) -> Result<Tensor> {
     }
 }
 
-/// What the steps make of a tensor.
+/// Applies the steps to a tensor.
 fn shown(steps: &[Step], x: &Tensor) -> Result<Tensor> {
     steps.iter().try_fold(x.clone(), |x, step| step.of(&x))
 }
 
-/// Puts values into the part of a tensor that the steps show.
+/// Writes values into the part of a tensor that the steps select.
 fn put(steps: &[Step], x: &mut Tensor, value: &Tensor) -> Result<()> {
     let Some(at) = steps.iter().rposition(|step| matches!(step, Step::Inverse { .. })) else {
         return x.set_view(|x| shown(steps, x), value);
     };
-    // The conjugate shares no memory with what it is computed of: it gets the values, and then that gets its conjugate.
+    // The conjugate is computed, not shared: the values are written to it, and its conjugate to the original.
     let (before, conjugate, after) = (&steps[..at], &steps[at], &steps[at + 1..]);
     let changed = if after.is_empty() {
         value.clone()
@@ -80,7 +80,7 @@ fn put(steps: &[Step], x: &mut Tensor, value: &Tensor) -> Result<()> {
     put(before, x, &conjugate.of(&changed)?)
 }
 
-/// The result of an operation, which depends on its input even where it is the input: not another handle to the same leaf.
+/// The result of an operation. If it is the input itself, a leaf, it must not be another handle to the same leaf.
 #[inline]
 pub fn as_result(value: Tensor) -> Result<Tensor> {
     if !value.requires_grad() || !value.is_leaf() {
@@ -89,18 +89,17 @@ pub fn as_result(value: Tensor) -> Result<Tensor> {
     if is_grad_enabled() { value.view(value.shape()) } else { Ok(value.detach()) }
 }
 
-/// What a view is a view of.
+/// The base of a view, and the steps from it.
 pub struct View {
-    /// A variable that is no view itself. It is counted apart from Python's references, so that it can be followed without
-    /// the interpreter's lock.
+    /// The base variable, which is not a view. Its `Arc` can be cloned without the interpreter's lock.
     pub base: Arc<Py<PyTensor>>,
     pub steps: SmallVec<[Step; 1]>,
-    /// Whether it was made where operations are recorded.
+    /// Whether operations were recorded when it was made.
     pub recorded: bool,
 }
 
 impl View {
-    /// The view of a value of the base.
+    /// The value of the view for a value of the base.
     pub fn of(&self, base: &Tensor) -> Result<Tensor> {
         let _mode = (!self.recorded).then(GradMode::disable);
         as_result(shown(&self.steps, base)?)
@@ -111,17 +110,17 @@ impl View {
         !self.recorded || self.steps.iter().any(|step| matches!(step, Step::Detach | Step::Bytes(_)))
     }
 
-    /// A base that has become a view itself, by `unsqueeze_` and the like, has left its values to another one.
+    /// Follows a base that has become a view itself, by `unsqueeze_` and the like, to the new base.
     pub fn follow(&mut self) {
         while let Some(base) = self.base.get().behind() {
             self.base = base;
         }
     }
 
-    /// Puts values into the part of the base that the view shows.
+    /// Writes values into the part of the base that the view selects.
     pub fn put(&self, base: &mut Tensor, value: &Tensor) -> Result<()> {
         let _mode = self.is_detached().then(GradMode::disable);
-        // A value such as the gradient of a sum holds one element for all: each gets its own before one is changed.
+        // An expanded value, such as the gradient of a sum, is made contiguous before elements are changed.
         if base.shape().iter().zip(base.strides()).any(|(&size, &stride)| size > 1 && stride == 0) {
             *base = base.contiguous()?.into_value();
         }

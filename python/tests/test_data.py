@@ -119,7 +119,7 @@ def test_parts_of_datasets():
         both[12]
     train, test = data.random_split(dataset, [0.75, 0.25], generator=ct.Generator().manual_seed(0))
     assert (len(train), len(test)) == (8, 2) and sorted(train.indices + test.indices) == list(range(10))
-    with pytest.raises(ValueError, match="10 samples"):
+    with pytest.raises(ValueError, match="add up to 10"):
         data.random_split(dataset, [3, 3])
     # Parts of tensors stay the crate's.
     batches = [batch[1].tolist() for batch in data.DataLoader(data.Subset(data.Subset(rows(), [8, 6, 4]), [2, -3]), batch_size=2)]
@@ -189,7 +189,7 @@ def test_iterable_datasets(workers):
         len(loader)
     with pytest.raises(OSError, match="dead"):
         list(data.DataLoader(Broken(), num_workers=workers))
-    with pytest.raises(ValueError, match="order"):
+    with pytest.raises(ValueError, match="iterable dataset"):
         data.DataLoader(Lines(), shuffle=True)
     chain = data.ChainDataset([Lines(), Lines()])
     assert len(list(data.DataLoader(chain, batch_size=None))) == 14
@@ -281,5 +281,5 @@ def test_files_in_folders_of_classes(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match="no file of class empty"):
         ct.data.ImageFolder(tmp_path, loader=read)
-    with pytest.raises(FileNotFoundError, match="has no folders"):
+    with pytest.raises(FileNotFoundError, match="must have a folder for each class"):
         ct.data.ImageFolder(tmp_path / "empty")

@@ -201,7 +201,7 @@ def test_lists_keep_the_dtype_of_numpy_scalars_arrays_and_tensors():
         assert made.dtype is dtype and ct.asarray(given).dtype is dtype, given
     assert ct.tensor([np.float64(0.1)]).item() == 0.1 and ct.tensor([np.uint64(2**64 - 1)]).item() == 2**64 - 1
     assert ct.tensor([np.float64(0.1)], dtype=ct.int32).dtype is ct.int32
-    with pytest.raises(ValueError, match="differ in shape"):
+    with pytest.raises(ValueError, match="must have the same shape"):
         ct.tensor([np.array([1.0, 2.0]), [1.0]])
 
 

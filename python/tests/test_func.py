@@ -35,7 +35,7 @@ def test_classes_can_be_registered():
     _pytree.register_pytree_node(Pair, lambda p: ([p.a, p.b], None), lambda parts, _: Pair(*parts))
     found = func.grad(lambda p: (p.a * p.b).sum())(Pair(ct.tensor(2.0), ct.tensor(3.0)))
     assert (found.a.item(), found.b.item()) == (3, 2)
-    with pytest.raises(ValueError, match="Pair must be a new type"):
+    with pytest.raises(ValueError, match="Pair is already registered"):
         _pytree.register_pytree_node(Pair, None, None)
 
 
@@ -53,7 +53,7 @@ def test_arguments_that_do_not_fit_are_refused():
     x = ct.ones(3)
     with pytest.raises(TypeError, match="arguments with derivatives must be Tensors, got one of type int"):
         func.grad(lambda p: p["a"] * 1.0)({"a": 1})
-    with pytest.raises(RuntimeError, match="must give a Tensor, got TreeSpec"):
+    with pytest.raises(RuntimeError, match="must return a Tensor, got TreeSpec"):
         func.grad(lambda a: (a.sum(), a))(x)
     with pytest.raises(RuntimeError, match="with has_aux the function must return a tuple"):
         func.grad(lambda a: a.sum(), has_aux=True)(x)
@@ -67,7 +67,7 @@ def test_arguments_that_do_not_fit_are_refused():
         ct.vmap(lambda a: {"y": a}, out_dims={"z": 0})(x)
     with pytest.raises(ValueError, match="out_dims must be a dimension for a result that differs"):
         ct.vmap(lambda a: a, out_dims=None)(ct.arange(3.0))
-    with pytest.raises(ValueError, match="chunk_size must be a whole number from 1 on, got 0"):
+    with pytest.raises(ValueError, match="chunk_size must be a positive int, got 0"):
         ct.vmap(lambda a: a, chunk_size=0)
     with pytest.raises(ValueError, match="randomness must be"):
         ct.vmap(lambda a: a, randomness="some")

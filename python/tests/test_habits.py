@@ -90,7 +90,7 @@ def test_a_generator_leaves_the_others_alone():
     assert first.tolist() != second.tolist()
     g.manual_seed(7)
     assert ct.randn(3, generator=g).tolist() == first.tolist()
-    with pytest.raises(TypeError, match="generator should be a Generator"):
+    with pytest.raises(TypeError, match="generator must be a Generator"):
         ct.rand(2, generator=3)
     with pytest.raises(TypeError, match="no parameter generator"):
         ct.zeros(2, generator=g)
@@ -138,7 +138,7 @@ def test_compilers_return_what_they_are_given():
     assert ct.jit.annotate(list[int], [1]) == [1] and ct.jit.isinstance(x, ct.Tensor)
     with pytest.raises(AttributeError, match="save the state dict"):
         ct.jit.save
-    with pytest.raises(TypeError, match="no compiler"):
+    with pytest.raises(TypeError, match="not compiled"):
         ct.jit.ScriptFunction()
 
 
@@ -168,7 +168,7 @@ def test_numbers_may_come_before_tensors_as_in_old_programs():
 def test_results_are_new_tensors_and_out_may_be_none():
     x = ct.ones(2)
     assert ct.mul(x, x, out=None).tolist() == [1, 1]
-    with pytest.raises(TypeError, match="takes no out: use the result"):
+    with pytest.raises(TypeError, match="does not support out: use the result"):
         ct.mul(x, x, out=ct.zeros(2))
 
 
@@ -188,7 +188,7 @@ def test_shapes_are_sizes_and_tuples_are_elements():
 def test_bytes_are_masks_as_they_once_were():
     mask = ct.tensor([1, 0, 2], dtype=ct.uint8)
     assert ct.where(mask, ct.ones(3), ct.zeros(3)).tolist() == [1, 0, 1]
-    with pytest.raises(TypeError, match="must be of bools"):
+    with pytest.raises(TypeError, match="condition must be bool"):
         ct.where(mask.long(), ct.ones(3), ct.zeros(3))
 
 

@@ -101,7 +101,7 @@ def test_map_location_in_all_its_forms(tmp_path):
     for place in ("cuda:99", {"cpu": "cuda:99"}, lambda storage, place: storage.cuda(99)):
         with pytest.raises((RuntimeError, ValueError), match="cuda"):
             ct.load(path, map_location=place)
-    with pytest.raises(TypeError, match="map_location returned an object of type int"):
+    with pytest.raises(TypeError, match="map_location must return a storage or None, got an object of type int"):
         ct.load(path, map_location=lambda storage, place: 3)
 
 
@@ -209,7 +209,7 @@ def test_checkpoints(tmp_path):
     with pytest.raises(ValueError, match="negative"):
         found.restore(a=other, b=b)
     assert other.n == 7 and other.w.tolist() == [7, 7] and b.n == 2
-    with pytest.raises(ValueError, match="there is no c"):
+    with pytest.raises(ValueError, match="no part named c"):
         found.restore(c=other)
 
 
@@ -223,7 +223,7 @@ def test_a_folder_keeps_the_last_and_the_best(tmp_path):
     assert folder.steps() == [200, 400] and folder.best()[0] == 200
     step, path = folder.last()
     assert step == 400 and ct.io.Checkpoint.load(path).values["loss"] == 0.4
-    with pytest.raises(ValueError, match="neither"):
+    with pytest.raises(ValueError, match="mode must be"):
         ct.io.Checkpoints(tmp_path, metric="loss", mode="best")
 
 
@@ -240,11 +240,11 @@ def test_a_file_of_pytorchs_runs_nothing(tmp_path, monkeypatch):
         archive.writestr("evil/version", "3")
     with pytest.raises((ValueError, RuntimeError)):
         ct.load(tmp_path / "evil.pt")
-    from cotangent import _pickled
+    from cotangent._core import pickled as _pickled
 
     # Containers that stand for more than any memory has: the tensors come, and a warning.
     ct.save({"w": ct.ones(2)}, tmp_path / "many.pt")
     monkeypatch.setattr(_pickled, "_MOST", 0)
-    with pytest.warns(UserWarning, match="many.pt cannot be made again"):
+    with pytest.warns(UserWarning, match="many.pt cannot be rebuilt"):
         assert ct.load(tmp_path / "many.pt")["w"].tolist() == [1.0, 1.0]
     assert isinstance(_pickled.structure(tmp_path / "evil.pt")["a"], _pickled._Mark) and not (tmp_path / "ran").exists()

@@ -221,7 +221,7 @@ def test_what_is_no_part_of_a_module_is_refused():
         nn.Linear(3)
     with pytest.raises(TypeError, match="no parameter size"):
         nn.Linear(3, size=2)
-    with pytest.raises(TypeError, match="in_features should be an int"):
+    with pytest.raises(TypeError, match="in_features must be an int"):
         nn.Linear("3", 2)
     with pytest.raises(ValueError, match="3"):
         nn.Linear(3, 2)(ct.ones(4))

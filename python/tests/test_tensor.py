@@ -185,7 +185,7 @@ def test_printing():
         "tensor([ 0.,  2.,  4.,  6.,  8., 10., 12., 14.], dtype=cotangent.float64,\n       grad_fn=<MulBackward0>)")
     with pytest.raises(TypeError, match="__format__"):
         f"{ct.ones(2):.2f}"
-    with pytest.raises(ValueError, match="no profile 'wide': there are default, short, full"):
+    with pytest.raises(ValueError, match="profile must be one of default, short, full, got 'wide'"):
         ct.set_printoptions(profile="wide")
     assert repr(ct.float32) == "cotangent.float32" and repr(ct.device("cpu")) == "device(type='cpu')"
 
@@ -322,7 +322,7 @@ PUT = [
 @pytest.mark.parametrize("call", PUT)
 def test_a_number_that_cannot_be_put_into_a_dtype_is_refused(call, number):
     x = ct.tensor([1, 2], dtype=ct.uint8)
-    with pytest.raises(ValueError, match=rf"{number}(\.0)? is not a number of u8"):
+    with pytest.raises(ValueError, match=rf"{number}(\.0)? is (not a number of|out of range for) u8"):
         call(x, number)
     assert x.tolist() == [1, 2]
 
@@ -334,7 +334,7 @@ def test_a_number_that_cannot_be_put_into_a_dtype_is_refused(call, number):
     lambda x, n: ct.arange(n, n + 2, dtype=x.dtype), lambda x, n: ct.div(n, x, rounding_mode="floor")])
 def test_a_number_that_the_dtype_does_not_have_is_refused(call, number):
     x = ct.tensor([1, 2], dtype=ct.uint8)
-    with pytest.raises(ValueError, match=rf"{number}(\.0)? is not a number of u8"):
+    with pytest.raises(ValueError, match=rf"{number}(\.0)? is (not a number of|out of range for) u8"):
         call(x, number)
     assert x.tolist() == [1, 2]
 

@@ -97,8 +97,10 @@ def test_an_array_that_another_thread_writes_to_is_read_once(reads):
 )
 def test_ctrl_c_ends_a_long_operation(endless):
     code = f"""
-    import time
+    import signal
     import cotangent as ct
+    # A shell starts what runs in the background with the signal ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     print("ready", flush=True)
     try:
         {endless}

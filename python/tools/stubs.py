@@ -17,7 +17,8 @@ from pathlib import Path
 import cotangent as ct
 import stub_modules
 from cotangent import _cotangent as core
-from cotangent import _dtypes, _standard, array_api
+from cotangent import array_api
+from cotangent._core import dtypes as _dtypes, standard as _standard
 
 PACKAGE = Path(ct.__file__).parent
 OPS = {name: op for op in core._ops() for name in [op["name"], *op["aliases"]] if not name.startswith("__")}
@@ -262,7 +263,7 @@ def submodule(name):
             lines.append(definition(own, OPS[full], value, False))
         elif inspect.isclass(value):
             # Of the module, or of one of those that it is made of.
-            own_class = value.__module__ in (module.__name__, "cotangent._samplers")
+            own_class = value.__module__ in (module.__name__, "cotangent._core.samplers")
             plain_class = type(value) is type and own_class
             lines += klass(value) if plain_class else [f"{own}: Any"]
         elif isinstance(value, (ct.dtype, float)) or value is None:

@@ -1,7 +1,7 @@
-//! Anomaly mode: the first NaN is reported where it was made.
+//! Anomaly mode: the first NaN is reported at the operation that made it.
 
 use crate::error::bail;
-use crate::place::{Name, Place};
+use crate::location::{Location, Name};
 use crate::{Result, Tensor};
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -15,8 +15,8 @@ enum Mode {
     Suspended,
 }
 
-/// Whether any thread has turned the mode on yet: several times in each operation this is asked first, since it takes less time
-/// than a look at the thread's own mode.
+/// Whether any thread has ever turned the mode on. Each operation checks this several times, before its thread's own mode,
+/// since an atomic load is faster than a thread-local one.
 static EVER: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -24,7 +24,7 @@ thread_local! {
 }
 
 /// Runs `f` in anomaly mode: the first operation, forward or backward, that makes a NaN fails with an error that names
-/// it and the source line that called it. Every result is looked through, so this is for debugging.
+/// it and the source line that called it. Every result is checked, which is slow: use it for debugging.
 ///
 /// ```
 /// use cotangent::{autograd::detect_anomaly, tensor};
@@ -87,29 +87,29 @@ pub(crate) fn enabled() -> bool {
     EVER.load(Ordering::Relaxed) && MODE.get() == Mode::On
 }
 
-/// Runs `f`, a rule, without looking at the results of its operations.
+/// Runs `f`, a backward rule, without checking the results of its operations.
 #[inline]
 pub(crate) fn suspended<R>(f: impl FnOnce() -> R) -> R {
     let _guard = enabled().then(|| AnomalyGuard::set(Mode::Suspended));
     f()
 }
 
-/// Runs `f`, a function of the user's that a rule calls again, as the rule's caller wanted it.
+/// Runs `f`, a user-defined function that a rule calls again, in the mode of the rule's caller.
 pub(crate) fn resumed<R>(f: impl FnOnce() -> R) -> R {
     let _guard = (MODE.get() == Mode::Suspended).then(AnomalyGuard::new);
     f()
 }
 
-/// The result of an operation that is not recorded, looked through as well.
+/// Checks the result of an operation that is not recorded.
 #[track_caller]
 pub(crate) fn check_forward(op: &Name, result: Tensor) -> Result<Tensor> {
-    check_values(op, "result", &result, &Place::caller())?;
+    check_values(op, "result", &result, &Location::caller())?;
     Ok(result)
 }
 
-pub(crate) fn check_values(op: &Name, what: &str, values: &Tensor, place: &Place) -> Result<()> {
+pub(crate) fn check_values(op: &Name, what: &str, values: &Tensor, location: &Location) -> Result<()> {
     if values.has_nan()? {
-        bail!(Value, op, "the {what} of {op}, of shape {:?}, holds a NaN (called at {place})", values.shape());
+        bail!(Value, op, "the {what} of {op} of shape {:?} contains NaN (called at {location})", values.shape());
     }
     Ok(())
 }

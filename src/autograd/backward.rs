@@ -1,18 +1,19 @@
-//! The two ways to ask for gradients of the dynamic graph: into the leaves, or as a result.
+//! Gradients of the dynamic graph: accumulated into the leaves (`backward`), or returned (`grad`).
 
 use super::engine::{Pass, leading_to};
 use super::mode;
 use super::node::{NodeKind, NodeRef};
+use crate::backend::events;
 use crate::error::{bail, err, named};
 use crate::options::options;
-use crate::{Error, Result, Tensor, profile};
+use crate::{Error, Result, Tensor};
 use std::collections::{HashMap, HashSet};
 
 options! {
-    /// The options of [`Tensor::backward_with`]. A cotangent alone stands for them, too.
+    /// The options of [`Tensor::backward_with`]. A cotangent alone converts into them.
     ///
-    /// To make gradients that can be differentiated again, ask for them with [`grad_with`]: a leaf that kept such a gradient
-    /// would own the graph behind it, which owns the leaf, and neither would ever be freed.
+    /// For gradients that can be differentiated again use [`grad_with`]: a leaf that stored such a gradient would own the graph
+    /// behind it, which owns the leaf, and neither would ever be freed.
     ///
     /// ```
     /// use cotangent::{autograd::BackwardOptions, tensor};
@@ -24,9 +25,9 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct BackwardOptions<'a> {
-        /// The cotangent of the result, of its shape, dtype and device. A scalar's is 1.
+        /// The cotangent of the output, with its shape, dtype and device. For a scalar it defaults to 1.
         gradient: Option<&'a Tensor> = None,
-        /// Whether to keep the saved values, so that another pass over the same graph is possible.
+        /// Whether to keep the saved values for another pass over the same graph.
         retain_graph: bool = false,
     }
 }
@@ -38,7 +39,7 @@ impl<'a> From<&'a Tensor> for BackwardOptions<'a> {
 }
 
 options! {
-    /// The options of [`grad_with`]. A cotangent alone stands for them, too.
+    /// The options of [`grad_with`]. A cotangent alone converts into them.
     ///
     /// ```
     /// use cotangent::{autograd::{GradOptions, derivative, grad_with}, tensor};
@@ -49,11 +50,11 @@ options! {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub struct GradOptions<'a> {
-        /// The cotangent of the result, of its shape, dtype and device. A scalar's is 1.
+        /// The cotangent of the output, with its shape, dtype and device. For a scalar it defaults to 1.
         gradient: Option<&'a Tensor> = None,
-        /// Whether to keep the saved values, so that another pass over the same graph is possible.
+        /// Whether to keep the saved values for another pass over the same graph.
         retain_graph: bool = false,
-        /// Whether to record the pass itself, so that the gradients can be differentiated. Retains the graph, too.
+        /// Whether to record the pass itself, so that the gradients can be differentiated. Implies `retain_graph`.
         create_graph: bool = false,
     }
 }
@@ -98,7 +99,7 @@ impl Tensor {
     /// # Errors
     /// If the tensor has more than one element (pass a cotangent to [`backward_with`](Self::backward_with)), does not
     /// require a gradient, its graph was freed by an earlier pass, or a leaf was changed since the graph was made. No
-    /// gradient is changed then; the graph is used up if the pass had begun.
+    /// gradient is changed in that case. If the pass had begun, the graph is freed.
     #[track_caller]
     pub fn backward(&self) -> Result<()> {
         named("backward", self.run_backward(&BackwardOptions::new()))
@@ -127,7 +128,7 @@ impl Tensor {
     fn run_backward(&self, options: &BackwardOptions<'_>) -> Result<()> {
         let node = root("backward", self)?;
         if node.tape.is_some() {
-            bail!(Graph, "backward", "the tensor belongs to a tape: call the tape's own backward");
+            bail!(Graph, "backward", "the tensor belongs to a tape: call Tape::backward");
         }
         let cotangent = first_cotangent("backward", self, options.gradient)?;
         // Gradients are stored when the whole pass has succeeded, so that a failed one changes none.
@@ -139,7 +140,7 @@ impl Tensor {
                     bail!(
                         Graph,
                         "backward",
-                        "inside vmap the gradient for a leaf of shape {:?} is one for each example: use autograd::grad, or \
+                        "inside vmap each example has its own gradient for the leaf of shape {:?}: use autograd::grad, or \
                          call backward after vmap",
                         node.shape
                     );
@@ -148,12 +149,12 @@ impl Tensor {
             }
             Ok(true)
         })?;
-        let scope = profile::enter_pass("accumulate_grad");
-        // What was deferred would keep the saved values alive.
+        let scope = events::enter_pass("accumulate_grad");
+        // A deferred gradient would keep the saved values alive.
         let stored = Tensor::materialize(found.iter().map(|(_, grad)| grad));
         // All of them or none.
         let stored = stored.and_then(|()| crate::interrupt::whole(|| store(found)));
-        profile::leave(scope);
+        events::leave(scope);
         stored
     }
 
@@ -172,7 +173,7 @@ impl Tensor {
         self.node()?.extras.get()?.grad().clone()
     }
 
-    /// Takes the gradient away, leaving `None`.
+    /// Sets the gradient to `None`.
     ///
     /// ```
     /// use cotangent::tensor;
@@ -186,7 +187,7 @@ impl Tensor {
         self.take_grad();
     }
 
-    /// The gradient, taken away from this leaf.
+    /// Removes and returns the gradient of this leaf.
     ///
     /// ```
     /// use cotangent::tensor;
@@ -199,7 +200,7 @@ impl Tensor {
         self.node()?.extras.get()?.grad().take()
     }
 
-    /// Puts a gradient in place of the one that is there.
+    /// Replaces the gradient.
     ///
     /// ```
     /// use cotangent::tensor;
@@ -211,8 +212,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If its shape, dtype or device is not the tensor's, it requires a gradient itself (detach it), or the tensor does not
-    /// require one.
+    /// If the shape, dtype or device of `grad` is not the tensor's, `grad` requires a gradient (detach it), or the tensor
+    /// does not require one.
     #[track_caller]
     pub fn set_grad(&self, grad: &Tensor) -> Result<()> {
         named("set_grad", self.replace_grad(grad))
@@ -227,7 +228,7 @@ impl Tensor {
             bail!(
                 Graph,
                 "set_grad",
-                "the gradient requires a gradient itself, and would keep its graph alive: detach it"
+                "grad must not require a gradient, as it would keep its graph alive: call detach() first"
             );
         }
         // The old one is dropped when the lock is free again.
@@ -237,23 +238,23 @@ impl Tensor {
     }
 }
 
-/// Adds gradients to those of their leaves: to all of them, or to none if memory runs out.
+/// Accumulates gradients into their leaves: into all of them, or into none if memory runs out.
 fn store(mut found: Vec<(NodeRef, Tensor)>) -> Result<()> {
-    // All locks are held at once, and taken in one order by every pass, so that two cannot wait for each other.
+    // All locks are held at once. Every pass takes them in the same order, which prevents a deadlock.
     found.sort_unstable_by_key(|(node, _)| node.seq);
     let (nodes, grads): (Vec<NodeRef>, Vec<Tensor>) = found.into_iter().unzip();
     let mut slots: Vec<_> = nodes.iter().map(|node| node.extras().grad()).collect();
-    // A gradient that someone else holds is copied before it is added to; that may fail, and changes no value.
+    // A gradient that is shared is copied before it is added to. The copy may fail, but changes no value.
     for slot in slots.iter_mut().filter_map(|slot| slot.as_mut()) {
         slot.as_raw_view_mut("backward")?;
     }
     #[cfg(feature = "cuda")]
-    if let Some(at) = crate::cuda_graph::note_gradients(&nodes, |at| slots[at].is_some()) {
+    if let Some(at) = super::recording::note_gradients(&nodes, |at| slots[at].is_some()) {
         bail!(
             Graph,
             "backward",
-            "a recorded step would add to the gradient of shape {:?} that was there before it, and every replay to that one \
-             again: call zero_grad within the step, before backward",
+            "the gradient of shape {:?} was there before the recorded step, and every replay would add to that one again: \
+             call zero_grad within the step, before backward",
             nodes[at].shape
         );
     }
@@ -267,8 +268,8 @@ fn store(mut found: Vec<(NodeRef, Tensor)>) -> Result<()> {
     Ok(())
 }
 
-/// The gradients of a scalar with respect to `inputs`; no state is touched. `None` stands for an input that the scalar
-/// does not depend on.
+/// The gradients of a scalar with respect to `inputs`. No state is changed. The gradient is `None` for an input that the
+/// scalar does not depend on.
 ///
 /// ```
 /// use cotangent::{autograd::grad, tensor};
@@ -326,8 +327,8 @@ pub fn derivative(output: &Tensor, input: &Tensor) -> Result<Tensor> {
     named("derivative", only_gradient(output, input, &GradOptions::new().retain_graph(true)))
 }
 
-/// As [`derivative`], with options, for derivatives that are differentiated again, and of what is no scalar. The graph is
-/// retained if the options say so.
+/// As [`derivative`], with options: for outputs that are not scalars, and for derivatives that are differentiated again. The
+/// graph is freed unless the options retain it.
 ///
 /// ```
 /// use cotangent::{autograd::{GradOptions, derivative, derivative_with}, tensor};
@@ -360,7 +361,7 @@ fn gradients(output: &Tensor, inputs: &[&Tensor], options: &GradOptions<'_>) -> 
     Ok(targets.iter().map(|node| found.get_mut(&node.seq).cloned()).collect())
 }
 
-/// Runs a pass for the cotangents of `targets` alone, and gives them by sequence number.
+/// Runs a pass for the cotangents of `targets` only, and returns them by sequence number.
 pub(crate) fn cotangents_at(
     pass: &Pass<'_>,
     roots: Vec<(NodeRef, Tensor)>,
@@ -375,14 +376,14 @@ pub(crate) fn cotangents_at(
         if seqs.contains(&node.seq) {
             found.insert(node.seq, cotangent.clone().into_value());
         }
-        // Behind a target the pass goes on only if another one lies there.
+        // The pass continues behind a target only if that leads to another target.
         Ok(node.edges().iter().flatten().any(|edge| wanted.contains(&edge.seq)) || !seqs.contains(&node.seq))
     })?;
     Tensor::materialize(found.values())?;
     Ok(found)
 }
 
-/// The node of a tensor that a gradient is asked of or for.
+/// The node of a tensor to differentiate, or to differentiate with respect to.
 pub(crate) fn root<'a>(op: &'static str, tensor: &'a Tensor) -> Result<&'a NodeRef> {
     match tensor.node() {
         Some(node) if node.kind != NodeKind::Barrier => Ok(node),
@@ -397,10 +398,10 @@ pub(crate) fn root<'a>(op: &'static str, tensor: &'a Tensor) -> Result<&'a NodeR
 }
 
 fn no_derivative(op: &'static str, barrier: &NodeRef) -> Error {
-    err!(Graph, op, "{} has no derivative (called at {})", barrier.name, barrier.place)
+    err!(Graph, op, "{} has no derivative (called at {})", barrier.name, barrier.location)
 }
 
-/// The cotangent to start from: the one given, checked, or a one for a scalar.
+/// The cotangent to start from: the given one, checked, or 1 for a scalar.
 pub(crate) fn first_cotangent(op: &'static str, output: &Tensor, given: Option<&Tensor>) -> Result<Tensor> {
     match given {
         Some(cotangent) => {
@@ -410,39 +411,22 @@ pub(crate) fn first_cotangent(op: &'static str, output: &Tensor, given: Option<&
         None if output.dtype().is_complex() => bail!(
             Graph,
             op,
-            "the gradient of a complex number needs a cotangent: give one with backward_with, or take real() or abs() first"
+            "the gradient of a complex tensor needs a cotangent: pass one to backward_with, or take real() or abs() first"
         ),
         None if output.numel() == 1 => Tensor::ones_with(output.shape(), (output.dtype(), output.device())),
-        None => bail!(
-            Graph,
-            op,
-            "a tensor of shape {:?} is not a scalar: a cotangent of its shape must be given",
-            output.shape()
-        ),
+        None => bail!(Graph, op, "expected a scalar, got shape {:?}: pass a cotangent of that shape", output.shape()),
     }
 }
 
 fn check_cotangent(op: &'static str, output: &Tensor, cotangent: &Tensor) -> Result<()> {
     if cotangent.shape() != output.shape() {
-        bail!(
-            Shape,
-            op,
-            "a cotangent of shape {:?} was given for a tensor of shape {:?}",
-            cotangent.shape(),
-            output.shape()
-        );
+        bail!(Shape, op, "cotangent must have shape {:?}, got {:?}", output.shape(), cotangent.shape());
     }
     if cotangent.dtype() != output.dtype() {
-        bail!(
-            DType,
-            op,
-            "a cotangent of dtype {} was given for a tensor of dtype {}",
-            cotangent.dtype(),
-            output.dtype()
-        );
+        bail!(DType, op, "cotangent must be {}, got {}", output.dtype(), cotangent.dtype());
     }
     if cotangent.device() != output.device() {
-        bail!(Device, op, "a cotangent on {} was given for a tensor on {}", cotangent.device(), output.device());
+        bail!(Device, op, "cotangent must be on {}, got {}", output.device(), cotangent.device());
     }
     Ok(())
 }

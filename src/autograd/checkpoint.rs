@@ -1,29 +1,28 @@
-//! Checkpoints: a segment of the computation that is done twice, so that its intermediate values need not be kept.
+//! Activation checkpointing: a segment is computed twice, so that its intermediate values need not be kept.
 //!
-//! The whole segment is one node of the graph. Its rule calls the function again, with recording, and carries the
-//! cotangent through what was recorded. The function may use tensors that it was not given, such as parameters. They are
-//! found by looking at what its first, recorded run depends on, and become inputs of the node like the others.
+//! The whole segment is one node of the graph. Its rule calls the function again, with recording, and runs a backward pass
+//! through what was recorded. The function may capture tensors, such as parameters. They are found among what its first,
+//! recorded run depends on, and become inputs of the node.
 
 use super::backward::PassMode;
 use super::mode::{self, is_grad_enabled};
 use super::node::{self, Grads, NodeRef};
 use super::rule::BackwardContext;
 use super::segment::{Extent, entry};
-use super::{anomaly, tape};
-use crate::autocast;
+use super::{anomaly, autocast, tape};
 use crate::error::{bail, placed};
 use crate::random::{self, with_generator};
 use crate::{Error, Generator, Result, Tensor};
 use std::collections::HashSet;
 
-/// `f(inputs)`, of which only the inputs are kept: the backward pass computes the values between them and the result
-/// once more. This takes the time of a second forward computation for the memory of all it would have saved.
+/// `f(inputs)` with activation checkpointing: only the inputs are saved, and the backward pass recomputes the intermediate
+/// values. This trades the time of a second forward pass for the memory of the saved values.
 ///
-/// Gradients are those of `f`, also by tensors that it captured, and to any order. `f` has to be a function: called
-/// again it must compute the same from the same tensors. Random numbers are no obstacle, the second run draws the same
-/// ones; they come from a sequence of the segment's own, which is chosen by the generator in force.
+/// Gradients are those of `f`, also with respect to tensors that it captured, and to any order. `f` must be deterministic:
+/// called again with the same tensors it must compute the same. Random numbers are allowed: both runs draw the same ones,
+/// from a seed that is taken from the current generator.
 ///
-/// The first run is recorded in full until it ends, so that the memory needed is that of the largest segment.
+/// The first run is recorded in full until it ends, so the memory needed is that of the largest segment.
 ///
 /// ```
 /// use cotangent::{autograd::checkpoint, tensor};
@@ -38,7 +37,7 @@ use std::collections::HashSet;
 /// ```
 ///
 /// # Errors
-/// As `f`'s. The backward pass fails if `f` then gives a result of another shape or dtype, or uses other tensors that
+/// Those of `f`. The backward pass fails if the second run of `f` returns another shape or dtype, or uses other tensors that
 /// require a gradient.
 #[track_caller]
 pub fn checkpoint(
@@ -51,7 +50,7 @@ pub fn checkpoint(
 #[track_caller]
 fn run_segment(f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static, inputs: &[&Tensor]) -> Result<Tensor> {
     let seed = own_seed();
-    // The second run casts as the first did, in a backward pass that casts nothing.
+    // The second run casts as the first did, although a backward pass has autocast off.
     let cast = autocast::State::current();
     let f = move |inputs: &[Tensor]| cast.resume(|| f(inputs));
     let inputs: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
@@ -65,7 +64,7 @@ fn run_segment(f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static, 
         }
         (run.output.detach(), run.sources())
     };
-    // Recording looks at the nodes of its inputs alone, so that any values do for those that `f` captured.
+    // Recording uses only the nodes of its inputs, so any values will do for those that `f` captured.
     let carriers: Vec<Tensor> = sources.iter().map(|source| output.clone().with_node(source.node(&inputs))).collect();
     let carriers: Vec<&Tensor> = carriers.iter().collect();
     let (shape, dtype) = (output.layout().shape().clone(), output.dtype());
@@ -78,7 +77,7 @@ fn run_segment(f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static, 
                 bail!(
                     Graph,
                     "checkpoint",
-                    "the function gave {} of shape {shape:?} in the forward computation and {} of shape {:?} in the backward pass",
+                    "the function returned {} of shape {shape:?} in the forward pass, but {} of shape {:?} in the backward pass",
                     dtype,
                     run.output.dtype(),
                     run.output.shape()
@@ -88,7 +87,7 @@ fn run_segment(f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static, 
                 bail!(
                     Graph,
                     "checkpoint",
-                    "the function used other tensors that require a gradient in the backward pass than in the forward computation"
+                    "the function must use the same tensors that require a gradient in the forward and in the backward pass"
                 );
             }
             anomaly::resumed(|| run.pull(ctx, g, &sources))
@@ -96,8 +95,8 @@ fn run_segment(f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static, 
     })
 }
 
-/// A seed for the segment's random numbers. One counter is taken from the generator in force, so that no two segments
-/// get the same one, and other threads that draw do not matter to the second run.
+/// A seed for the segment's random numbers. It takes one counter from the current generator, so no two segments get the
+/// same seed, and draws of other threads do not affect the second run.
 fn own_seed() -> u64 {
     let (seed, offset) = random::next_range(1);
     // The mixing step of SplitMix64 (Steele, Lea and Flood, 2014).
@@ -163,8 +162,8 @@ impl SegmentRun {
         Ok(SegmentRun { entries, output, root })
     }
 
-    /// What the output depends on, oldest first. Leaves that the function makes for itself are left out: no one else can
-    /// ask for their gradients.
+    /// What the output depends on, oldest first. Leaves that the function itself makes are left out: their gradients are not
+    /// accessible outside.
     fn sources(&self) -> Vec<SegmentSource> {
         let Some((_, extent)) = &self.root else { return Vec::new() };
         let position = |node: &NodeRef| {

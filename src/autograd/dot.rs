@@ -21,15 +21,15 @@ use std::fmt::Write;
 pub struct GraphStats {
     /// Operations and leaves.
     pub nodes: usize,
-    /// Uses of one's result by another.
+    /// Uses of one node's result by another.
     pub edges: usize,
-    /// Leaves: the tensors that were told to require a gradient.
+    /// Leaves: the tensors on which `requires_grad_` was called.
     pub leaves: usize,
     /// Bytes that the operations keep for the backward pass. A tensor kept by two of them counts twice.
     pub saved_bytes: usize,
 }
 
-/// The size of the graph behind a tensor; all zero where there is none.
+/// The size of the graph behind a tensor; all zero if it has none.
 ///
 /// ```
 /// use cotangent::{autograd::graph_stats, tensor};
@@ -52,8 +52,8 @@ pub fn graph_stats(tensor: &Tensor) -> GraphStats {
 /// The graph behind a tensor in the DOT language: `dot -Tsvg` draws it.
 ///
 /// Every operation is a node with its name, the shape and dtype of its result and the bytes it keeps; leaves are filled
-/// boxes; arrows lead from inputs to results, numbered where an operation has several. The nodes are numbered in the
-/// order of their making, so that the same program gives the same text.
+/// boxes. Arrows lead from inputs to results, numbered if an operation has several inputs. Nodes are numbered in creation
+/// order, so the same program gives the same text.
 ///
 /// ```
 /// use cotangent::{autograd::to_dot, tensor};
@@ -96,12 +96,12 @@ pub fn to_dot(tensor: &Tensor) -> Result<String> {
     Ok(dot)
 }
 
-/// A node as it is drawn: what it is, and the positions of its inputs among those before it.
+/// A node of a drawing, and the positions of its inputs among the nodes before it.
 pub(crate) struct DrawnNode {
     pub seq: u64,
     pub name: String,
     pub shape: Vec<usize>,
-    /// What else is known of it.
+    /// Dtype, shape, saved bytes and source line, as text.
     pub detail: String,
     pub is_leaf: bool,
     pub inputs: Vec<usize>,
@@ -123,14 +123,14 @@ pub(crate) fn drawn(op: &'static str, tensor: &Tensor) -> Result<Vec<DrawnNode>>
         seq: node.seq,
         name: node.name.to_string(),
         shape: node.shape.to_vec(),
-        detail: format!("{} {:?}, saves {} B, {}", node.dtype, node.shape, node.saved_bytes, node.place),
+        detail: format!("{} {:?}, saves {} B, {}", node.dtype, node.shape, node.saved_bytes, node.location),
         is_leaf: node.kind == NodeKind::Leaf,
         inputs: edges.iter().filter_map(place).collect(),
     };
     Ok(nodes.values().map(draw).collect())
 }
 
-/// Everything behind a node and itself, oldest first, each with its edges.
+/// A node and everything behind it, oldest first, each with its edges.
 fn reachable(root: &NodeRef) -> BTreeMap<u64, (NodeRef, Edges)> {
     let mut seen = BTreeMap::new();
     let mut stack = vec![root.clone()];
@@ -145,7 +145,7 @@ fn reachable(root: &NodeRef) -> BTreeMap<u64, (NodeRef, Edges)> {
     seen
 }
 
-/// An operation has an edge to at least one input until a backward pass or a tape takes them away.
+/// An operation has an edge to at least one input until a backward pass or a tape frees it.
 fn is_freed(node: &NodeRef, edges: &Edges) -> bool {
     node.kind == NodeKind::Op && edges.is_empty()
 }

@@ -1,5 +1,5 @@
-//! Dropping a graph without recursion: what dies while something else is being dropped on the same thread waits in a
-//! queue for the outermost to drop it.
+//! Dropping a graph without recursion: what is freed during another drop on the same thread goes into a queue, which the
+//! outermost drop empties.
 
 use super::hooks::Extras;
 use super::node::Body;
@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a node leaves behind, and what may lead to other nodes. It is kept to be dropped, not to be read.
+/// The parts of a node that may lead to other nodes. They are only dropped, never read.
 #[allow(dead_code)]
 pub(super) enum Garbage {
     Body(Body),
@@ -23,7 +23,7 @@ thread_local! {
     static QUEUE: RefCell<Queue> = const { RefCell::new(Queue { active: false, waiting: Vec::new() }) };
 }
 
-/// Drops it now, or leaves it to a drop that is under way.
+/// Drops it now, or queues it if a drop is running on this thread.
 pub(super) fn drop_flat(garbage: Garbage) {
     let mut garbage = Some(garbage);
     let outermost = QUEUE.try_with(|queue| {
@@ -49,18 +49,17 @@ pub(super) fn drop_flat(garbage: Garbage) {
     }
 }
 
-/// Ends the drop that is under way, also if the destructor of something in it has panicked: what still waits is dropped by
-/// the next.
+/// Marks the end of the running drop, also if a destructor in it panicked. What is still queued is dropped by the next one.
 struct Active;
 
 impl Drop for Active {
     fn drop(&mut self) {
-        // The queue was there when the drop began; if it has gone since, so has what waited in it.
+        // The queue existed when the drop began. If it is gone since, so is what was queued.
         let _ = QUEUE.try_with(|queue| queue.borrow_mut().active = false);
     }
 }
 
-/// The queue of threads that are ending. Whoever finds it idle empties it; what it drops may push more.
+/// A common queue for threads that are ending. The thread that finds it idle empties it; what is dropped may push more.
 fn drop_in_common(garbage: Option<Garbage>) {
     static WAITING: Mutex<Vec<Garbage>> = Mutex::new(Vec::new());
     static BUSY: AtomicBool = AtomicBool::new(false);
@@ -72,7 +71,7 @@ fn drop_in_common(garbage: Option<Garbage>) {
     }
     let waiting = || WAITING.lock().unwrap_or_else(PoisonError::into_inner);
     waiting().extend(garbage);
-    // Again, since another thread may have left something between the last look and the end of the work.
+    // In a loop, since another thread may push between the last check and the end of the work.
     while !waiting().is_empty() && !BUSY.swap(true, Ordering::Acquire) {
         let _idle = Idle;
         loop {

@@ -1,45 +1,46 @@
 //! The backward pass: one loop over an ordered map from sequence numbers to cotangents.
 //!
-//! The youngest node that has a cotangent goes first. All its uses are younger still, so its cotangent is complete, and
-//! every node runs once. Un-broadcasting and accumulation happen here and in no rule.
+//! The youngest node that has a cotangent runs first. All its uses are younger, so its cotangent is complete, and every node
+//! runs once. Un-broadcasting and accumulation happen here, and in no rule.
 
+use super::by_example::rule_by_example;
 use super::mode::{GradMode, is_grad_enabled};
 use super::node::{Body, Edges, Grads, Node, NodeKind, NodeRef, Rule};
 use super::rule::BackwardContext;
 use super::{anomaly, failures};
+use crate::backend::events;
 use crate::error::bail;
-use crate::vmap::rule_by_example;
 use crate::zip::zip;
-use crate::{Error, ErrorKind, Result, Tensor, profile};
+use crate::{Error, ErrorKind, Result, Tensor};
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 
-/// How a pass goes about the graph.
+/// The options of a pass.
 pub(crate) struct Pass<'a> {
-    /// The operation that asked, for messages.
+    /// The operation that started the pass, for messages.
     pub op: &'static str,
     /// Keep the saved values for another pass.
     pub retain_graph: bool,
     /// Record the pass itself.
     pub create_graph: bool,
-    /// The nodes whose cotangents are asked for and those on the way to them; all where this is `None`.
+    /// The nodes whose cotangents are wanted, and those that lead to them; `None` for all.
     pub wanted: Option<&'a HashSet<u64>>,
-    /// Nodes that are another pass's business: `sink` gets their cotangents, but hooks on them do not run.
+    /// Nodes whose hooks are left to another pass: `sink` gets their cotangents, but their hooks do not run.
     pub foreign: Option<&'a HashSet<u64>>,
 }
 
-/// Nodes that have a cotangent and wait for their turn, by sequence number.
+/// Nodes that have a cotangent and have not run yet, by sequence number.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// The youngest stays out of the map: in long chains it is the only one.
+    /// The youngest is kept out of the map: in long chains it is the only one.
     youngest: Option<(NodeRef, Tensor)>,
     others: BTreeMap<u64, (NodeRef, Tensor)>,
-    /// Nodes with several results, and the cotangents of these.
+    /// Nodes with several results, and the cotangents of their results.
     joint: BTreeMap<u64, (NodeRef, Vec<Option<Tensor>>)>,
 }
 
-/// A node whose turn has come.
+/// The next node to run.
 enum Ready {
     One(NodeRef, Tensor),
     Joint(NodeRef, Vec<Option<Tensor>>),
@@ -119,17 +120,17 @@ impl Pending {
 }
 
 impl Pass<'_> {
-    /// Carries the cotangents of `roots` back. `sink` gets the complete cotangent of every node it passes, and says
-    /// whether the pass goes on behind it.
+    /// Propagates the cotangents of `roots` back. `sink` gets the complete cotangent of every node, and returns whether the
+    /// pass continues behind it.
     pub fn run(
         &self,
         roots: Vec<(NodeRef, Tensor)>,
         mut sink: impl FnMut(&NodeRef, &Tensor) -> Result<bool>,
     ) -> Result<()> {
         let pass = failures::next_pass();
-        let scope = profile::enter_pass(self.op);
+        let scope = events::enter_pass(self.op);
         let done = self.go_back(pass, roots, &mut sink);
-        profile::leave(scope);
+        events::leave(scope);
         if let (Err(error), false) = (&done, self.retain_graph) {
             failures::note(pass, error);
         }
@@ -143,8 +144,8 @@ impl Pass<'_> {
         sink: &mut dyn FnMut(&NodeRef, &Tensor) -> Result<bool>,
     ) -> Result<()> {
         let _mode = GradMode::pass(self.create_graph);
-        // Rules compute in the dtypes of the forward pass, wherever the backward pass is asked for.
-        let _off = crate::autocast::off();
+        // Rules compute in the dtypes of the forward pass, wherever the backward pass is called.
+        let _off = super::autocast::off();
         let mut pending = RefCell::new(Pending::default());
         for (node, cotangent) in roots {
             let cotangent = fit(cotangent, &node, None)?;
@@ -187,13 +188,13 @@ impl Pass<'_> {
             Rule::Output(at) => return self.hand_on(pending.get_mut(), edges, at, cotangent),
             Rule::Joint(_) => bail!(Graph, &node.name, "a node of several results got a cotangent of its own"),
         };
-        // Where someone looks at what this rule gives, it is not added up beforehand; nor where the sum is recorded.
+        // If hooks or anomaly mode look at what this rule returns, it must not be accumulated before; nor if the sum is recorded.
         let apart = self.create_graph || node.extras.get().is_some() || anomaly::enabled();
         let accumulated = if apart { None } else { Some(&*pending) };
         let last = !self.retain_graph && rule.is_sole();
         let ctx = BackwardContext { node, edges: &edges, wanted: self.wanted, last, joint: false, accumulated };
-        // A NaN is reported below, at the place of the operation and not at that of its rule.
-        let scope = profile::enter_rule(&node.name);
+        // A NaN is reported below, with the source line of the operation and not of its rule.
+        let scope = events::enter_rule(&node.name);
         let grads = match anomaly::suspended(|| rule(&ctx, &cotangent)) {
             Err(error) if error.kind() == ErrorKind::Batched => {
                 let one = |g: &[Option<Tensor>]| rule(&ctx, g[0].as_ref().unwrap_or(&cotangent));
@@ -202,9 +203,9 @@ impl Pass<'_> {
             done => done,
         };
         let grads = grads.map_err(|error| in_rule(error, node));
-        profile::leave(scope);
+        events::leave(scope);
         let grads = grads?;
-        // With it go the saved values.
+        // Frees the saved values.
         drop(rule);
         if let Some(extras) = node.extras.get() {
             extras.notify(node, &[Some(cotangent.clone())], &grads);
@@ -237,7 +238,7 @@ impl Pass<'_> {
         };
         let last = !self.retain_graph && rule.is_sole();
         let ctx = BackwardContext { node, edges: &edges, wanted: self.wanted, last, joint: true, accumulated: None };
-        let scope = profile::enter_rule(&node.name);
+        let scope = events::enter_rule(&node.name);
         let grads = match anomaly::suspended(|| rule(&ctx, cotangents)) {
             Err(error) if error.kind() == ErrorKind::Batched => {
                 anomaly::suspended(|| rule_by_example(&node.name, cotangents, error, &|g| rule(&ctx, g)))
@@ -245,7 +246,7 @@ impl Pass<'_> {
             done => done,
         };
         let grads = grads.map_err(|error| in_rule(error, node));
-        profile::leave(scope);
+        events::leave(scope);
         let grads = grads?;
         drop(rule);
         if let Some(extras) = node.extras.get() {
@@ -257,7 +258,13 @@ impl Pass<'_> {
     #[inline]
     fn deliver(&self, pending: &mut Pending, node: &Node, mut edges: Edges, mut grads: Grads) -> Result<()> {
         if grads.len() != edges.len() {
-            bail!(Graph, &node.name, "the rule gave {} cotangents for {} inputs", grads.len(), edges.len());
+            bail!(
+                Graph,
+                &node.name,
+                "expected {} cotangents from the rule, one for each input, got {}",
+                edges.len(),
+                grads.len()
+            );
         }
         // Taken out one by one: `into_iter` would move both lists first.
         for (edge, grad) in zip(&mut edges[..], &mut grads[..]) {
@@ -265,17 +272,17 @@ impl Pass<'_> {
             if self.wanted.is_some_and(|wanted| !wanted.contains(&edge.seq)) {
                 continue;
             }
-            // A rule that gives nothing where a gradient is needed would lose it in silence.
+            // Without this check the gradient would be lost silently.
             let Some(grad) = grad.take() else {
                 bail!(
                     Graph,
                     &node.name,
-                    "the rule gave no cotangent for an input that needs one (called at {})",
-                    node.place
+                    "the rule returned no cotangent for an input that needs one (called at {})",
+                    node.location
                 );
             };
             if anomaly::enabled() {
-                anomaly::check_values(&node.name, "gradient", &grad, &node.place)?;
+                anomaly::check_values(&node.name, "gradient", &grad, &node.location)?;
             }
             let grad = fit(grad, &edge, Some(node))?;
             pending.add(edge, grad)?;
@@ -284,10 +291,10 @@ impl Pass<'_> {
     }
 }
 
-/// An error in a rule: the operations that the rule is made of are none of the user's.
+/// Adds the operation to an error of its rule: the user did not call the operations that the rule consists of.
 #[cold]
 fn in_rule(error: Error, node: &Node) -> Error {
-    error.context(format_args!("in the gradient of {} (called at {})", node.name, node.place))
+    error.context(format_args!("in the gradient of {} (called at {})", node.name, node.location))
 }
 
 #[cold]
@@ -295,14 +302,14 @@ fn stale(op: &'static str, node: &Node) -> Error {
     crate::error::err!(
         Graph,
         op,
-        "a leaf of shape {:?} was changed, by an optimiser or in place, after the graph was made from it: the gradient would be \
-         that of its old values; compute the value again",
+        "a leaf of shape {:?} was changed, by an optimiser or in position, after the graph was made from it: the gradient would be \
+         that of its old values; run the forward pass again",
         node.shape
     )
 }
 
-/// A cotangent in its tensor's own shape and dtype: broadcasting is undone by summing. `from` is the operation whose rule
-/// gave it.
+/// Converts a cotangent to its tensor's shape and dtype: broadcasting is undone by summing. `from` is the operation whose rule
+/// returned it.
 #[inline]
 fn fit(grad: Tensor, node: &Node, from: Option<&Node>) -> Result<Tensor> {
     let fits = *grad.layout().shape() == node.shape && grad.dtype() == node.dtype && grad.device() == node.device;
@@ -313,7 +320,7 @@ fn fit(grad: Tensor, node: &Node, from: Option<&Node>) -> Result<Tensor> {
 fn refit(grad: Tensor, node: &Node, from: Option<&Node>) -> Result<Tensor> {
     let fits = *grad.layout().shape() == node.shape;
     if !fits && !grad.is_sole() {
-        // Another input's cotangent, too, which is best written while it is summed.
+        // It is the cotangent of another input, too: write it while it is summed.
         grad.mark_needed();
     }
     let refused = |error| match from {
@@ -322,26 +329,26 @@ fn refit(grad: Tensor, node: &Node, from: Option<&Node>) -> Result<Tensor> {
     };
     let grad = if fits { grad } else { grad.sum_to("backward", &node.shape).map_err(refused)? };
     if grad.device() != node.device {
-        bail!(Device, "backward", "a cotangent on {} was given for a tensor on {}", grad.device(), node.device);
+        bail!(Device, "backward", "cotangent must be on {}, got {}", node.device, grad.device());
     }
     if grad.dtype() == node.dtype {
         return Ok(grad);
     }
-    // A real number has no imaginary direction to change in.
+    // The gradient of a real tensor is real.
     if grad.dtype().is_complex() && !node.dtype.is_complex() {
         return grad.real()?.to_dtype(node.dtype);
     }
     grad.to_dtype(node.dtype)
 }
 
-/// A pass that is not recorded passes on values alone: the graph that a cotangent, a saved value or what a hook returned
-/// may have is none of the gradient's.
+/// Detaches a cotangent in a pass that is not recorded: the graph of a given cotangent, of a saved value or of what a hook
+/// returned must not become the gradient's.
 #[inline]
 fn own_graph(cotangent: Tensor) -> Tensor {
     if is_grad_enabled() { cotangent } else { cotangent.with_node(None) }
 }
 
-/// The nodes behind `roots` that lead to one of `targets`, and these themselves.
+/// The nodes behind `roots` that lead to one of `targets`, and the targets.
 pub(crate) fn leading_to(op: &'static str, roots: &[NodeRef], targets: &HashSet<u64>) -> Result<HashSet<u64>> {
     let oldest = targets.iter().copied().min().unwrap_or(0);
     let mut seen = BTreeMap::new();
@@ -352,7 +359,7 @@ pub(crate) fn leading_to(op: &'static str, roots: &[NodeRef], targets: &HashSet<
             continue;
         }
         let edges = node.edges();
-        // Behind a node that was freed an older target may have been: to say that there was none would lose its gradient.
+        // An older target may have been behind a freed node; going on would lose its gradient silently.
         if node.kind == NodeKind::Op && edges.is_empty() && node.seq > oldest {
             return Err(node.freed(op));
         }

@@ -1,11 +1,11 @@
-//! Which backward passes have failed: a pass that does not retain the graph has used it up by then, and a second one can
-//! say why it is gone.
+//! The backward passes that failed. Such a pass has freed the graph if it does not retain it; the error of a second pass then
+//! gives the reason.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
-/// The last failures; older ones are told as ordinary passes.
+/// The last failures. Older ones are reported like passes that succeeded.
 static FAILED: Mutex<Vec<(u64, String)>> = Mutex::new(Vec::new());
 const MOST: usize = 64;
 
@@ -23,7 +23,7 @@ pub(super) fn note(pass: u64, error: &crate::Error) {
     failed.push((pass, error.to_string()));
 }
 
-/// What a pass has failed with.
+/// The error of a failed pass.
 pub(super) fn of(pass: u64) -> Option<String> {
     let failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
     failed.iter().find(|(number, _)| *number == pass).map(|(_, error)| error.clone())

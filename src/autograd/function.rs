@@ -1,22 +1,22 @@
-//! Differentiable functions written by the user: a forward computation and its own rule for the backward pass.
+//! User-defined differentiable functions: a forward computation and its backward rule.
 
 use super::mode;
 use super::node::NodeRef;
 use super::rule::BackwardContext;
 use crate::error::{bail, err, placed};
 use crate::layout::broadcast;
-use crate::place::{Name, Place};
+use crate::location::{Location, Name};
 use crate::{Error, Result, Shape, Tensor};
 use std::sync::Arc;
 
-/// A function with a derivative of its own, from any number of tensors to any number of tensors.
+/// A function with a user-defined derivative, from any number of tensors to any number of tensors.
 ///
-/// The rule sees saved inputs and outputs with their graph. Written with tensor operations, it can therefore be
-/// differentiated again, to any order.
+/// Saved inputs and outputs have their graph in the backward rule. A rule that is written with tensor operations can
+/// therefore be differentiated again, to any order.
 ///
 /// ```
 /// use cotangent::autograd::{self, ForwardContext, Function, FunctionContext};
-/// use cotangent::{Name, Result, Tensor, tensor};
+/// use cotangent::{Result, Tensor, tensor, error::Name};
 ///
 /// /// The exponential, whose derivative is itself.
 /// struct Exp;
@@ -45,19 +45,19 @@ pub trait Function: Send + Sync + 'static {
     /// The name, in messages and drawings.
     fn name(&self) -> Name;
 
-    /// The results. What happens here is not recorded, and the inputs come without their graph. What the rule needs is
-    /// saved in `ctx`: inputs, results, or any other tensor.
+    /// Computes the outputs. Operations here are not recorded, and the inputs are detached. Save what the backward rule needs
+    /// in `ctx`: inputs, outputs, or any other tensor.
     ///
     /// # Errors
-    /// Whatever the computation meets with.
+    /// Those of the computation.
     fn forward(&self, ctx: &mut ForwardContext, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
 
-    /// One cotangent for each input, from those of all results: zeros stand for results that nobody used, and for those
-    /// that are not of floating point. `None` is allowed where [`needs`](FunctionContext::needs) is false. As for every
+    /// Computes one cotangent for each input from those of all outputs. The cotangents of unused outputs, and of those that
+    /// are not floating point, are zeros. `None` is allowed where [`needs`](FunctionContext::needs) is false. As for every
     /// operation, a cotangent of a shape that the input broadcasts to is summed back to the input's shape.
     ///
     /// # Errors
-    /// Whatever the computation meets with.
+    /// Those of the computation.
     fn backward(&self, ctx: &FunctionContext, cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>>;
 }
 
@@ -79,7 +79,7 @@ impl<F: Function + ?Sized> Function for Arc<F> {
 ///
 /// ```
 /// use cotangent::autograd::{ForwardContext, Function, FunctionContext, apply};
-/// use cotangent::{Name, Result, Tensor, tensor};
+/// use cotangent::{Result, Tensor, tensor, error::Name};
 ///
 /// struct Square;
 ///
@@ -107,11 +107,10 @@ pub struct ForwardContext {
 }
 
 impl ForwardContext {
-    /// Saves a tensor, and says under which number the rule finds it: they are counted from 0.
+    /// Saves a tensor, and returns its number for [`FunctionContext::saved`], counted from 0.
     ///
-    /// An input or a result comes back with its graph. Any other tensor of floating point is taken to depend on the inputs
-    /// in a way that was not recorded: the rule may use it, but what comes of it cannot be differentiated again, and says
-    /// so.
+    /// An input or an output comes back with its graph. Any other floating point tensor is assumed to depend on the inputs in
+    /// a way that was not recorded: the rule may use it, but differentiating the result again is an error.
     #[doc(alias = "save_for_backward")]
     pub fn save(&mut self, tensor: &Tensor) -> usize {
         self.saved.push(tensor.clone());
@@ -119,20 +118,20 @@ impl ForwardContext {
     }
 }
 
-/// A saved tensor, by what it is to the function.
+/// A saved tensor, by its role in the function.
 enum SavedTensor {
     /// With its graph.
     Input(Tensor),
-    /// The values of the result at this position: with its graph it would own itself.
+    /// The values of the output at this position. With its graph it would own itself.
     Output(usize, Tensor),
     Other(Tensor),
 }
 
-/// What the backward rule of a [`Function`] can ask for.
+/// What is available to the backward rule of a [`Function`].
 ///
 /// ```
 /// use cotangent::autograd::{ForwardContext, Function, FunctionContext, apply};
-/// use cotangent::{Name, Result, Tensor, tensor};
+/// use cotangent::{Result, Tensor, tensor, error::Name};
 ///
 /// /// A product that computes only the cotangents that are needed.
 /// struct Product;
@@ -174,7 +173,7 @@ impl std::fmt::Debug for FunctionContext<'_> {
 }
 
 impl FunctionContext<'_> {
-    /// The tensor that was [saved](ForwardContext::save) under this number.
+    /// The tensor that was [saved](ForwardContext::save) with this number.
     ///
     /// # Errors
     /// If fewer were saved.
@@ -190,8 +189,8 @@ impl FunctionContext<'_> {
             Some(SavedTensor::Output(at, values)) => self.ctx.output_at(*at, values),
             Some(SavedTensor::Other(values)) if !values.dtype().is_differentiable() => Ok(values.clone()),
             Some(SavedTensor::Other(values)) => {
-                // In a recorded pass it depends on the inputs, by a rule that nobody knows. A constant it must not be: beside
-                // what has a derivative it would be left out of the second one in silence.
+                // In a recorded pass it depends on the inputs in an unknown way. As a constant it would silently be left out
+                // of the second derivative.
                 let on = |edge: &NodeRef| values.clone().with_node(Some(edge.clone()));
                 let carriers: Vec<Tensor> = self.ctx.edges.iter().flatten().map(on).collect();
                 let name = self.name.clone();
@@ -200,27 +199,29 @@ impl FunctionContext<'_> {
                         bail!(
                             Graph,
                             &name,
-                            "{name} saved a tensor that is neither an input nor a result, whose derivative is not known: save \
+                            "{name} saved a tensor that is neither an input nor a result, so its derivative is unknown: save \
                              inputs or results to differentiate twice"
                         )
                     }
                 })
             }
-            None => bail!(Graph, self.name, "nothing was saved under {number}: {} tensors were", self.saved.len()),
+            None => {
+                bail!(Graph, self.name, "saved tensor {number} is out of range for {} saved tensors", self.saved.len())
+            }
         }
     }
 
-    /// Whether anyone needs the cotangent of this input.
+    /// Whether the cotangent of this input is needed.
     pub fn needs(&self, index: usize) -> bool {
         self.ctx.needs(index)
     }
 }
 
-/// The result of a [`Function`] on `inputs`, recorded as one operation.
+/// Applies a [`Function`] to `inputs`, recorded as one operation.
 ///
 /// ```
 /// use cotangent::autograd::{self, ForwardContext, Function, FunctionContext};
-/// use cotangent::{Name, Result, Tensor, tensor};
+/// use cotangent::{Result, Tensor, tensor, error::Name};
 ///
 /// /// The identity, whose gradient changes its sign.
 /// struct Reverse;
@@ -244,9 +245,9 @@ impl FunctionContext<'_> {
 /// ```
 ///
 /// # Errors
-/// As the function's forward computation; also if it gives another number of results than one (see [`apply_all`]). Its
-/// backward rule is checked when it runs: one cotangent for each input, none left out that is needed, each of a shape that
-/// the input broadcasts to and of floating point.
+/// Those of the function's forward computation; also if it does not return exactly one output (see [`apply_all`]). The
+/// backward rule is checked when it runs: it must return one cotangent for each input, `None` only where it is not needed,
+/// each floating point or complex and of a shape that the input broadcasts to.
 #[track_caller]
 pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Tensor> {
     let name = function.name();
@@ -254,17 +255,17 @@ pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Tensor> {
         (Some(output), 0) => Ok(output),
         (last, others) => {
             let count = others + usize::from(last.is_some());
-            bail!(Value, &name, "the function gave {count} results, not one: call it with apply_all")
+            bail!(Value, &name, "expected one result from the function, got {count}: use apply_all")
         }
     };
     placed(apply_all(function, inputs).and_then(only))
 }
 
-/// The results of a [`Function`] on `inputs`, recorded as one operation with one rule for all of them.
+/// Applies a [`Function`] with any number of outputs to `inputs`, recorded as one operation with one backward rule.
 ///
 /// ```
 /// use cotangent::autograd::{self, ForwardContext, Function, FunctionContext};
-/// use cotangent::{Name, Result, Tensor, tensor};
+/// use cotangent::{Result, Tensor, tensor, error::Name};
 ///
 /// /// The sum and the difference.
 /// struct Both;
@@ -303,9 +304,9 @@ fn record_call(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor
     let mut ctx = ForwardContext::default();
     let outputs = match mode::no_grad(|| function.forward(&mut ctx, &plain)) {
         Ok(outputs) => outputs,
-        Err(error) => return Err(error.inside().within(name, Place::caller())),
+        Err(error) => return Err(error.inside().within(name, Location::caller())),
     };
-    // An input that comes back unchanged is detached like any other result, and gets a node of its own.
+    // An input that is returned unchanged is detached like any other result, and gets a new node.
     let outputs: Vec<Tensor> = outputs.iter().map(Tensor::detach).collect();
     let facts: Vec<_> = outputs.iter().map(|y| (Shape::from(y.shape()), y.dtype(), y.device())).collect();
     Tensor::record_all(outputs.clone(), name.clone(), inputs, |save| {
@@ -335,26 +336,31 @@ fn record_call(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor
     })
 }
 
-/// Holds a rule to its contract, in terms of the inputs that its author knows.
+/// Checks the cotangents that a user-defined rule returned.
 fn check(name: &Name, ctx: &BackwardContext, shapes: &[Shape], grads: &[Option<Tensor>]) -> Result<()> {
     if grads.len() != shapes.len() {
-        bail!(Graph, name, "backward gave {} cotangents for {} inputs", grads.len(), shapes.len());
+        bail!(Graph, name, "backward must return {} cotangents, one for each input, got {}", shapes.len(), grads.len());
     }
     for (at, (shape, grad)) in shapes.iter().zip(grads).enumerate() {
         let grad = match grad {
             Some(grad) if ctx.needs(at) => grad,
-            None if ctx.needs(at) => bail!(Graph, name, "backward gave no cotangent for input {at}, which needs one"),
+            None if ctx.needs(at) => bail!(Graph, name, "backward must return a cotangent for input {at}, got None"),
             _ => continue,
         };
         let wrong = || {
-            err!(Shape, name, "backward gave a cotangent of shape {:?} for input {at} of shape {shape:?}", grad.shape())
+            err!(
+                Shape,
+                name,
+                "the cotangent for input {at} must have shape {shape:?} or one it broadcasts to, got {:?}",
+                grad.shape()
+            )
         };
         let common = broadcast("backward", &[shape, grad.layout().shape()]).map_err(|_| wrong())?;
         if *common != *grad.shape() {
             return Err(wrong());
         }
         if !grad.dtype().is_differentiable() {
-            bail!(DType, name, "backward gave a cotangent of dtype {} for input {at}", grad.dtype());
+            bail!(DType, name, "the cotangent for input {at} must be floating point or complex, got {}", grad.dtype());
         }
     }
     Ok(())

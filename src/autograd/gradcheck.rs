@@ -1,8 +1,8 @@
-//! Derivatives against differences: the check that every rule has to pass.
+//! Gradient checks: analytic derivatives against finite differences.
 //!
-//! The analytic side is a backward pass. The numeric side calls the function a little to both sides of its inputs,
-//! without recording. Fast mode compares one number for each input: a random cotangent times the Jacobian times a random
-//! direction. Exhaustive mode compares every element of the Jacobian.
+//! The analytic side is a backward pass. The numeric side is a central difference, computed without recording. Fast mode
+//! compares one number for each input: a random cotangent times the Jacobian times a random direction. Exhaustive mode
+//! compares every element of the Jacobian.
 
 use super::backward::{PassMode, cotangents_at, root};
 use super::mode::{enable_grad, no_grad};
@@ -22,22 +22,22 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct GradCheckOptions {
-        /// How far the inputs are moved to each side.
+        /// The step of the finite differences, to each side.
         eps: f64 = 1e-6,
-        /// The difference that is allowed in any case.
+        /// The absolute tolerance.
         atol: f64 = 1e-6,
-        /// The difference that is allowed for each unit of the numeric value.
+        /// The tolerance relative to the numeric value.
         rtol: f64 = 1e-5,
-        /// Compare every element of the Jacobian, instead of products with random vectors.
+        /// Whether to compare every element of the Jacobian, instead of products with random vectors.
         exhaustive: bool = false,
-        /// How many random products are compared otherwise.
+        /// The number of random products that fast mode compares.
         projections: usize = 2,
         /// The seed of the random vectors.
         seed: u64 = 0,
     }
 }
 
-/// Compares the gradients of `f` with central differences, by all inputs of floating point, which must be `f64`.
+/// Compares the gradients of `f` with central differences, for all floating point inputs, which must be `f64`.
 ///
 /// ```
 /// use cotangent::{Generator, DType, autograd::gradcheck};
@@ -47,9 +47,9 @@ options! {
 /// ```
 ///
 /// # Errors
-/// If a gradient is wrong: the message names the input, the element of it and of the result, and both values. Also if
-/// `f` gives different results for the same inputs, its result is not `f64` or has no derivative, or there is nothing
-/// to check.
+/// If a gradient is wrong: the message names the input, the elements of the input and the result, and both values. Also if
+/// `f` returns different results for the same inputs, its result is not `f64` or has no derivative, or no input is floating
+/// point.
 #[track_caller]
 pub fn gradcheck(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor]) -> Result<()> {
     gradcheck_with(f, inputs, GradCheckOptions::new())
@@ -75,8 +75,8 @@ pub fn gradcheck_with(
     named("gradcheck", first_order(f, inputs, &options.into()))
 }
 
-/// As [`gradcheck`], for the second derivatives: compares the gradients of `f`'s gradients, by the inputs and by a random
-/// cotangent, with central differences.
+/// As [`gradcheck`], for second derivatives: compares the gradients of `f`'s gradients, with respect to the inputs and to a
+/// random cotangent, with central differences.
 ///
 /// ```
 /// use cotangent::{Generator, DType, autograd::gradgradcheck};
@@ -86,8 +86,8 @@ pub fn gradcheck_with(
 /// ```
 ///
 /// # Errors
-/// As [`gradcheck`]; in messages the cotangent is the last input, and result `i` is the gradient by the `i`-th input of
-/// floating point.
+/// As [`gradcheck`]. In messages the cotangent is the last input, and result `i` is the gradient with respect to the `i`-th
+/// floating point input.
 #[track_caller]
 pub fn gradgradcheck(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor]) -> Result<()> {
     gradgradcheck_with(f, inputs, GradCheckOptions::new())
@@ -118,12 +118,12 @@ fn first_order(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor], how: 
     Check { op: "gradcheck", f: &|x: &[Tensor]| Ok(vec![f(x)?]), inputs: &inputs, how }.run()
 }
 
-/// Complex numbers as their parts, which is what differences are taken of.
+/// Complex numbers as their real and imaginary parts: differences are taken of these.
 fn parts_of(x: &Tensor) -> Result<Tensor> {
     if x.dtype().is_complex() { x.view_as_real() } else { Ok(x.clone()) }
 }
 
-/// A function of the parts of its inputs, whose results are parts, too.
+/// `f` as a function from real and imaginary parts to real and imaginary parts.
 fn in_parts<'a>(
     f: impl Fn(&[Tensor]) -> Result<Tensor> + 'a,
     inputs: &[Tensor],
@@ -142,7 +142,7 @@ fn second_order(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor], how:
     let inputs = &inputs[..];
     let output = no_grad(|| f(inputs))?;
     if output.dtype() != DType::F64 {
-        bail!(DType, "gradgradcheck", "the function gave a result of {}, not f64", output.dtype());
+        bail!(DType, "gradgradcheck", "the function must return f64, got {}", output.dtype());
     }
     let cotangent = noise(&mut Generator::seed(how.seed ^ 0x5eed), &output)?;
     let n = inputs.len();
@@ -177,18 +177,13 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Check<'_, F> {
             match input.dtype() {
                 DType::F64 => checked.push(at),
                 float if float.is_float() => {
-                    bail!(DType, self.op, "input {at} is {float}: differences need f64 (cast it with to_dtype first)")
+                    bail!(DType, self.op, "input {at} must be f64, got {float}: cast it with to_dtype first")
                 }
                 _ => {}
             }
         }
         if checked.is_empty() {
-            bail!(
-                Value,
-                self.op,
-                "there is nothing to check: none of the {} inputs is of floating point",
-                self.inputs.len()
-            );
+            bail!(Value, self.op, "at least one of the {} inputs must be floating point", self.inputs.len());
         }
         let leaves: Vec<Tensor> = self.inputs.iter().map(as_leaf).collect::<Result<_>>()?;
         let outputs = enable_grad(|| (self.f)(&leaves))?;
@@ -203,15 +198,15 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Check<'_, F> {
         Ok(())
     }
 
-    /// Two calls must give the same, bit for bit: a function that draws random numbers, for example, cannot be compared
-    /// with itself. The recorded call may differ in the last digits, as a fused kernel does from the plain formula.
+    /// Checks that two calls give the same bits, which excludes, for example, functions that draw random numbers. The recorded
+    /// call may differ in the last digits, since it may use another kernel than the fused one.
     fn reproducible(&self, outputs: &[Tensor]) -> Result<()> {
         let first = self.values(self.inputs)?;
         let second = self.values(self.inputs)?;
         for (before, after, nearly) in [(outputs, &first, true), (&first[..], &second, false)] {
             for (number, (a, b)) in before.iter().zip(after).enumerate() {
                 if a.dtype() != DType::F64 {
-                    bail!(DType, self.op, "the function gave a result of {}, not f64", a.dtype());
+                    bail!(DType, self.op, "the function must return f64, got {}", a.dtype());
                 }
                 let alike =
                     |a: f64, b: f64| a.to_bits() == b.to_bits() || (nearly && (a - b).abs() <= 1e-12 * (1.0 + b.abs()));
@@ -233,7 +228,7 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Check<'_, F> {
         no_grad(|| (self.f)(inputs))
     }
 
-    /// How the results change, per unit, as one input moves along a direction.
+    /// The central differences of the results as one input moves along a direction.
     fn differences(&self, at: usize, direction: &Tensor) -> Result<Vec<Vec<f64>>> {
         let moved = |by: f64| {
             let mut inputs = self.inputs.to_vec();
@@ -245,12 +240,12 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Check<'_, F> {
         Ok(up.iter().zip(&down).map(|(up, down)| up.iter().zip(down).map(per_unit).collect()).collect())
     }
 
-    /// The gradient by one input, from a cotangent for each result.
+    /// The gradient with respect to one input, from a cotangent for each result.
     fn gradient(&self, at: usize, leaves: &[Tensor], outputs: &[Tensor], cotangents: &[Tensor]) -> Result<Vec<f64>> {
         let target: Vec<NodeRef> = leaves[at].grad_node().cloned().into_iter().collect();
         let mut roots = Vec::new();
         for (output, cotangent) in outputs.iter().zip(cotangents) {
-            // A result that depends on nothing has no node, and a gradient of zero that the differences will confirm.
+            // A result that depends on nothing has no node. Its gradient is zero, which the differences check.
             if output.node().is_some() {
                 roots.push((root(self.op, output)?.clone(), cotangent.clone()));
             }
@@ -261,7 +256,7 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Check<'_, F> {
                 bail!(
                     Shape,
                     self.op,
-                    "the gradient by input {at} of shape {:?} is {} of shape {:?}",
+                    "the gradient with respect to input {at} must be f64 of shape {:?}, got {} of shape {:?}",
                     leaves[at].shape(),
                     grad.dtype(),
                     grad.shape()
@@ -282,7 +277,7 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Check<'_, F> {
                 bail!(
                     Value,
                     self.op,
-                    "the gradient by input {at} is not reproducible: two backward passes gave different values"
+                    "the gradient with respect to input {at} is not reproducible: two backward passes gave different values"
                 );
             }
             let analytic = dot(&gradient, &direction.to_vec()?);
@@ -291,12 +286,12 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Check<'_, F> {
                 numeric += dot(change, &cotangent.to_vec()?);
             }
             if !self.close(analytic, numeric) {
-                // Which element it is, is worth the time once something is wrong.
+                // Finds the element that is wrong, for the message.
                 self.exhaustive(at, leaves, outputs)?;
                 bail!(
                     Value,
                     self.op,
-                    "the gradient by input {at} of shape {:?} is wrong: along a random direction it is {analytic:.8e}, but differences give {numeric:.8e}",
+                    "the gradient with respect to input {at} of shape {:?} is wrong: along a random direction it is {analytic:.8e}, but finite differences give {numeric:.8e}",
                     self.inputs[at].shape()
                 );
             }
@@ -322,8 +317,8 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Check<'_, F> {
                     bail!(
                         Value,
                         self.op,
-                        "the gradient by input {at} is wrong: the derivative of element {:?} of result {number} by element {:?} of input {at} \
-                         is {analytic:.8e}, but differences give {numeric:.8e}",
+                        "the gradient with respect to input {at} is wrong: the derivative of element {:?} of result {number} with respect \
+                         to element {:?} of input {at} is {analytic:.8e}, but finite differences give {numeric:.8e}",
                         index(*of_result, outputs[*number].shape()),
                         index(element, self.inputs[at].shape())
                     );
@@ -344,7 +339,7 @@ fn as_leaf(input: &Tensor) -> Result<Tensor> {
     if input.dtype() == DType::F64 { input.requires_grad_(true) } else { Ok(input) }
 }
 
-/// Random numbers none of which is near zero, so that no element of a product goes unseen: from 1/2 to 1, of both signs.
+/// Random numbers from 1/2 to 1 of both signs: none is near zero, so every element counts in a product.
 fn noise(generator: &mut Generator, like: &Tensor) -> Result<Tensor> {
     let uniform = generator.rand_with(like.shape(), DType::F64)?.to_vec::<f64>()?;
     let signed = uniform.into_iter().map(|u| if u < 0.5 { u - 1.0 } else { u }).collect();

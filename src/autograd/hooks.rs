@@ -1,4 +1,4 @@
-//! What a node may have besides: the stored gradient, and hooks, which see cotangents as they pass.
+//! The optional parts of a node: the stored gradient, and hooks.
 
 use super::node::{Grads, Node, NodeRef};
 use crate::error::{bail, named};
@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 type GradHook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
 type NodeHook = Arc<dyn Fn(&NodeEvent) + Send + Sync>;
 
-/// The rarely used part of a node, made when first asked for.
+/// The rarely used part of a node, allocated at first use.
 #[derive(Default)]
 pub(crate) struct Extras {
     grad: Mutex<Option<Tensor>>,
     retain_grad: AtomicBool,
-    /// Of a leaf on a GPU whose values were changed: where they are now. A recorded step reads them where they were.
+    /// The present address of the values of a leaf on a GPU, if they were changed. A recorded step reads the old address.
     #[cfg(feature = "cuda")]
     values: AtomicUsize,
     grad_hooks: Hooks<GradHook>,
@@ -39,7 +39,7 @@ impl Extras {
         self.values.store(address, Ordering::Relaxed);
     }
 
-    /// Where the leaf's values are since they were changed last; `None` if they never were.
+    /// The address of the leaf's values since their last change; `None` if they were never changed.
     #[cfg(feature = "cuda")]
     pub fn values(&self) -> Option<usize> {
         Some(self.values.load(Ordering::Relaxed)).filter(|&address| address != 0)
@@ -53,7 +53,7 @@ impl Extras {
         self.retain_grad.store(true, Ordering::Relaxed);
     }
 
-    /// The cotangent after all hooks on it, in the order of their registration.
+    /// Runs all hooks on the cotangent, in the order of their registration.
     pub fn run_hooks(&self, node: &Node, mut cotangent: Tensor) -> Result<Tensor> {
         // Cloned so that a hook may register or remove hooks.
         let hooks: Vec<GradHook> = lock(&self.grad_hooks).iter().map(|(_, hook)| hook.clone()).collect();
@@ -65,12 +65,12 @@ impl Extras {
                     bail!(
                         Graph,
                         "register_hook",
-                        "a hook on the result of {} turned a gradient of shape {:?}, {} into one of shape {:?}, {}",
+                        "a hook on the result of {} must return {} of shape {:?}, got {} of shape {:?}",
                         node.name,
-                        cotangent.shape(),
                         cotangent.dtype(),
-                        changed.shape(),
-                        changed.dtype()
+                        cotangent.shape(),
+                        changed.dtype(),
+                        changed.shape()
                     );
                 }
                 cotangent = changed;
@@ -87,7 +87,7 @@ impl Extras {
     }
 }
 
-/// What a node hook sees, after the node's rule has run.
+/// The argument of a node hook, which is called after the node's rule.
 ///
 /// ```
 /// use cotangent::Tensor;
@@ -102,13 +102,13 @@ impl Extras {
 pub struct NodeEvent<'a> {
     /// The operation.
     pub name: &'a str,
-    /// The cotangents of its results; `None` for those of several that nobody needed.
+    /// The cotangents of its results; `None` for unused ones among several.
     pub outputs: &'a [Option<Tensor>],
     /// The cotangents of its inputs, before they are summed back to the inputs' shapes.
     pub inputs: &'a [Option<Tensor>],
 }
 
-/// Names a registered hook, to remove it. Dropping it leaves the hook in place.
+/// A handle to remove a registered hook. Dropping the handle leaves the hook in place.
 ///
 /// ```
 /// use cotangent::Tensor;
@@ -142,7 +142,7 @@ impl std::fmt::Debug for HookList {
 }
 
 impl HookHandle {
-    /// Takes the hook off; doing it twice is harmless.
+    /// Removes the hook. A second call does nothing.
     ///
     /// ```
     /// use cotangent::Tensor;
@@ -166,7 +166,7 @@ fn remove<H>(list: &Weak<Mutex<Vec<(u64, H)>>>, id: u64) {
         let mut hooks = lock(&list);
         hooks.iter().position(|(other, _)| *other == id).map(|at| hooks.remove(at))
     };
-    // Dropped when the lock is free again: what the hook owns may itself remove a hook of this list.
+    // Dropped after the lock is released: dropping the hook may remove another hook of this list.
     drop(hook);
 }
 
@@ -180,8 +180,8 @@ fn register<H>(list: &Hooks<H>, hook: H) -> (u64, Weak<Mutex<Vec<(u64, H)>>>) {
 
 /// # Hooks
 impl Tensor {
-    /// Calls `hook` with this tensor's complete gradient in every backward pass that reaches it. What it returns, if
-    /// anything, takes the gradient's place for everything behind.
+    /// Calls `hook` with this tensor's complete gradient in every backward pass that reaches it. If the hook returns a tensor,
+    /// that replaces the gradient.
     ///
     /// ```
     /// use cotangent::Tensor;
@@ -226,14 +226,14 @@ impl Tensor {
     #[track_caller]
     pub fn register_node_hook(&self, hook: impl Fn(&NodeEvent) + Send + Sync + 'static) -> Result<HookHandle> {
         let node = named("register_node_hook", self.node_hooked())?;
-        // Of several results it is their common node that has the rule.
+        // With several results, their joint node has the rule.
         let joint = node.output_index().and_then(|_| node.edges().into_iter().flatten().next());
         let node = joint.as_ref().unwrap_or(node);
         let (id, list) = register(&node.extras().node_hooks, Arc::new(hook));
         Ok(HookHandle { id, list: HookList::Node(list) })
     }
 
-    /// Keeps this result's gradient in [`grad`](Self::grad), as is done for leaves anyway.
+    /// Keeps the gradient of this result in [`grad`](Self::grad), as for leaves.
     ///
     /// ```
     /// use cotangent::tensor;
@@ -256,7 +256,7 @@ impl Tensor {
     fn node_hooked(&self) -> Result<&NodeRef> {
         let node = self.hooked("register_node_hook")?;
         if self.is_leaf() {
-            bail!(Graph, "register_node_hook", "a leaf has no operation behind it: use register_hook");
+            bail!(Graph, "register_node_hook", "a leaf is not the result of an operation: use register_hook");
         }
         Ok(node)
     }

@@ -1,10 +1,9 @@
-//! Reverse-mode automatic differentiation: the graph, the engine that walks it, and what is built on both.
+//! Reverse-mode automatic differentiation.
 //!
-//! Every operation on a tensor that requires a gradient leaves a node behind: its name, where it was called,
-//! edges to the inputs that need a gradient, and a closure from the cotangent of its result to those of its inputs.
-//! [`Tensor::backward`](crate::Tensor::backward), [`grad`] and [`Tape::backward`] hand a cotangent to one
-//! engine, which runs the nodes from the youngest to the oldest. Derivatives are written with tensor
-//! operations, so that `create_graph` gives derivatives of derivatives.
+//! Every operation on a tensor that requires a gradient records a node: its name, the source line that called it, edges to
+//! the inputs that need a gradient, and a closure from the cotangent of its result to those of its inputs.
+//! [`Tensor::backward`](crate::Tensor::backward), [`grad`] and [`Tape::backward`] share one engine, which runs the nodes from
+//! the youngest to the oldest. Derivatives are written with tensor operations, so `create_graph` gives higher derivatives.
 //!
 //! ```
 //! use cotangent::{autograd, tensor};
@@ -17,7 +16,9 @@
 #![forbid(unsafe_code)]
 
 mod anomaly;
+pub(crate) mod autocast;
 mod backward;
+mod by_example;
 mod checkpoint;
 mod dot;
 mod drop_queue;
@@ -29,6 +30,8 @@ mod hooks;
 mod mode;
 pub(crate) mod node;
 mod record;
+#[cfg(feature = "cuda")]
+pub(crate) mod recording;
 mod rule;
 mod segment;
 mod tape;

@@ -9,17 +9,17 @@ thread_local! {
     static RECOMPUTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a backward pass is under way on this thread.
+/// Whether a backward pass is running on this thread.
 pub(crate) fn in_pass() -> bool {
     IN_PASS.get()
 }
 
-/// Whether a checkpoint runs its function again on this thread.
+/// Whether a checkpoint is recomputing its function on this thread.
 pub(crate) fn is_recomputing() -> bool {
     RECOMPUTING.get()
 }
 
-/// Runs `f`, which a checkpoint has run before.
+/// Runs `f` as the recomputation of a checkpoint.
 pub(crate) fn recomputing<R>(f: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
@@ -71,7 +71,7 @@ pub fn enable_grad<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Sets the mode of this thread until it is dropped; guards end in the reverse order of their making.
+/// Sets the mode of this thread until it is dropped. Drop guards in the reverse order of their creation.
 ///
 /// ```
 /// use cotangent::autograd::{GradMode, is_grad_enabled};
@@ -81,7 +81,7 @@ pub fn enable_grad<R>(f: impl FnOnce() -> R) -> R {
 /// assert!(is_grad_enabled());
 /// ```
 #[doc(alias = "set_grad_enabled")]
-#[must_use = "the mode goes back when the guard is dropped"]
+#[must_use = "the mode is restored when the guard is dropped"]
 #[derive(Debug)]
 pub struct GradMode {
     before: bool,

@@ -1,11 +1,11 @@
-//! What an operation leaves behind for the backward pass.
+//! The nodes of the graph.
 //!
-//! A node's facts (name, place, shape) are plain fields. Its *body*, the edges to its inputs and the rule with the
-//! saved values, can be taken away: by a backward pass that does not retain the graph, or by a tape that is popped.
+//! A node's name, source line and shape are plain fields. Its *body*, the edges to its inputs and the rule with the saved
+//! values, can be freed: by a backward pass that does not retain the graph, or by a tape that is rewound.
 //!
 //! An operation with several results has one node with a [joint rule](Rule::Joint) and, for each result that has a
-//! derivative, a small node with the one edge to it. These pass their cotangents on to the joint node, which runs when
-//! all have arrived: they are younger than it.
+//! derivative, a small node with one edge to it. These pass their cotangents on to the joint node. They are younger than
+//! it, so it runs after all of them.
 
 use super::drop_queue::{self, Garbage};
 use super::failures;
@@ -14,14 +14,14 @@ use super::rule::BackwardContext;
 use super::tape::TapeEntry;
 use crate::error::err;
 use crate::layout::Shape;
+use crate::location::{Location, Name};
 use crate::memory::{Shared, Vacant};
-use crate::place::{Name, Place};
 use crate::{DType, Device, Error, Result, Tensor};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-/// The cotangents a rule returns: one for each input, `None` where none was asked for.
+/// The cotangents a rule returns: one for each input, `None` where it is not needed.
 pub(crate) type Grads = SmallVec<[Option<Tensor>; 2]>;
 /// The nodes of the inputs, by position; `None` for inputs that need no gradient.
 pub(crate) type Edges = SmallVec<[Option<NodeRef>; 2]>;
@@ -31,11 +31,11 @@ static SEQUENCE: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeKind {
-    /// A tensor that was told to require a gradient.
+    /// A tensor on which `requires_grad_` was called.
     Leaf,
     /// The result of an operation with a derivative.
     Op,
-    /// The result of an operation without one: it requires no gradient, but can say why when one is asked of it.
+    /// The result of an operation without a derivative: it requires no gradient, and keeps the name for the error.
     Barrier,
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum NodeKind {
 pub(crate) struct Node {
     pub seq: u64,
     pub name: Name,
-    pub place: Place,
+    pub location: Location,
     pub kind: NodeKind,
     pub dtype: DType,
     pub device: Device,
@@ -51,15 +51,15 @@ pub(crate) struct Node {
     pub saved_bytes: usize,
     pub tape: Option<TapeEntry>,
     pub extras: OnceLock<Arc<Extras>>,
-    /// Of a leaf: whether its values were changed since, so that this node speaks of old ones.
+    /// For a leaf: whether its values were changed after this node was made.
     pub(super) stale: AtomicBool,
     body: RwLock<BodyState>,
 }
 
-/// The part of a node that can be taken away.
+/// The part of a node that can be freed.
 enum BodyState {
     Present(Body),
-    /// Taken by the backward pass of this number, or by a tape (0).
+    /// Freed by the backward pass of this number, or by a tape (0).
     Taken(u64),
     /// A leaf or a barrier has none.
     Never,
@@ -71,14 +71,14 @@ pub(crate) struct Body {
     pub rule: Rule,
 }
 
-/// How the cotangents of the inputs follow from those of the results.
-// Closures are not kept in the node itself: that would make all pointers to nodes, and so all handles of tensors, wide
-// ones, which the compiler moves through memory and not in registers.
+/// The backward rule: from the cotangents of the results to those of the inputs.
+// Closures are not stored in the node itself: that would make pointers to nodes, and with them tensor handles, fat pointers,
+// which the compiler passes in memory and not in registers.
 #[derive(Clone)]
 pub(crate) enum Rule {
     /// Of an operation with one result.
     One(Shared<RuleFn>),
-    /// Of an operation with several: `None` for results whose cotangents nobody gave.
+    /// Of an operation with several: `None` for results without a cotangent.
     Joint(Shared<JointRuleFn>),
     /// The result at this position of the joint node behind the one edge.
     Output(usize),
@@ -88,7 +88,7 @@ pub(crate) type RuleFn = dyn Fn(&BackwardContext, &Tensor) -> Result<Grads> + Se
 pub(crate) type JointRuleFn = dyn Fn(&BackwardContext, &[Option<Tensor>]) -> Result<Grads> + Send + Sync;
 
 impl Node {
-    /// A copy of the edges and the rule, which stay; `None` if they are gone.
+    /// A copy of the edges and the rule; `None` if they were freed.
     pub fn body(&self) -> Option<Body> {
         match &*self.body.read().unwrap_or_else(PoisonError::into_inner) {
             BodyState::Present(body) => Some(body.clone()),
@@ -101,17 +101,17 @@ impl Node {
         matches!(&*self.body.read().unwrap_or_else(PoisonError::into_inner), BodyState::Present(_))
     }
 
-    /// The edges and the rule, for good; `None` if they are gone.
+    /// Removes and returns the edges and the rule; `None` if they were freed.
     #[inline]
     pub fn take_body(node: &mut NodeRef, pass: u64) -> Option<Body> {
-        // A node that nobody else has, as most are when their turn comes, needs no lock.
+        // Most nodes have a single owner by now, and need no lock.
         match node.get_mut() {
             Some(node) => node.body.get_mut().unwrap_or_else(PoisonError::into_inner).take(pass),
             None => node.body.write().unwrap_or_else(PoisonError::into_inner).take(pass),
         }
     }
 
-    /// The edges alone; empty if they are gone.
+    /// The edges; empty if they were freed.
     pub fn edges(&self) -> Edges {
         match &*self.body.read().unwrap_or_else(PoisonError::into_inner) {
             BodyState::Present(body) => body.edges.clone(),
@@ -129,7 +129,7 @@ impl Node {
 
     /// Drops edges, rule and saved values.
     pub fn release(&self) {
-        // Bound first so that the lock is free again while values are dropped.
+        // Bound to a variable, so that the lock is released before values are dropped.
         let taken = self.body.write().unwrap_or_else(PoisonError::into_inner).take(0);
         drop(taken);
     }
@@ -139,31 +139,31 @@ impl Node {
         self.extras.get_or_init(Arc::default)
     }
 
-    /// The error of a graph that is gone, with the place of the operation.
+    /// The error of a freed graph, with the source line of the operation.
     pub fn freed(&self, op: &'static str) -> Error {
         let pass = match &*self.body.read().unwrap_or_else(PoisonError::into_inner) {
             BodyState::Taken(pass) => *pass,
             _ => 0,
         };
-        let (name, place) = (&self.name, &self.place);
+        let (name, location) = (&self.name, &self.location);
         match failures::of(pass) {
             Some(failure) => err!(
                 Graph,
                 op,
-                "the graph was used up by an earlier backward pass that failed ({failure}): the saved values of {name} \
-                 (called at {place}) are gone; compute the value again"
+                "the graph was freed by an earlier backward pass that failed ({failure}): the saved values of {name} \
+                 (called at {location}) are gone; run the forward pass again"
             ),
             None => err!(
                 Graph,
                 op,
-                "the graph was freed by an earlier backward pass: the saved values of {name} (called at {place}) are gone; \
-                 keep them with backward_with(BackwardOptions::new().retain_graph(true)) in the earlier pass, or compute \
-                 the value again"
+                "the graph was freed by an earlier backward pass: the saved values of {name} (called at {location}) are gone; \
+                 keep them with backward_with(BackwardOptions::new().retain_graph(true)) in the earlier pass, or run \
+                 the forward pass again"
             ),
         }
     }
 
-    /// Whether this is a leaf whose values were changed since.
+    /// Whether this is a leaf whose values were changed after the node was made.
     #[inline]
     pub fn is_stale(&self) -> bool {
         self.stale.load(Ordering::Relaxed)
@@ -183,8 +183,8 @@ impl BodyState {
     }
 }
 
-// Bodies and stored gradients lead to other nodes. They are dropped by a loop, so that a chain of any length does not
-// recurse.
+// Bodies and stored gradients lead to other nodes. They are dropped in a loop: recursion would overflow the stack in a long
+// chain.
 impl Drop for Node {
     #[inline]
     fn drop(&mut self) {
@@ -214,7 +214,7 @@ pub(super) fn new_node(
     let node = block.fill(Node {
         seq: SEQUENCE.fetch_add(1, Ordering::Relaxed),
         name,
-        place: Place::caller(),
+        location: Location::caller(),
         kind,
         dtype: value.dtype(),
         device: value.device(),
@@ -231,7 +231,7 @@ pub(super) fn new_node(
     Ok(node)
 }
 
-/// The number that the next node will get: whatever exists now has a smaller one.
+/// The sequence number of the next node: all existing nodes have smaller ones.
 pub(crate) fn next_sequence() -> u64 {
     SEQUENCE.load(Ordering::Relaxed)
 }

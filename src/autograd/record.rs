@@ -1,22 +1,22 @@
-//! How a tensor gets its node: as the result of an operation, as one of several results, as one without a derivative, or as
-//! a leaf.
+//! Recording: gives a tensor its node, as the result of an operation, as one of several results, as a result without a
+//! derivative, or as a leaf.
 
 use super::node::{Body, Edges, Grads, NodeKind, NodeRef, Rule, new_node};
 use super::rule::{BackwardContext, Saver};
 use super::tape::TapeEntry;
 use super::{anomaly, mode};
 use crate::error::bail;
+use crate::location::{Location, Name};
 use crate::memory::Shared;
-use crate::place::{Name, Place};
-use crate::vmap::Level;
+use crate::tensor::batch::Level;
 use crate::{Error, ErrorKind, Result, Tensor};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Tensor {
-    /// Makes this result of an operation depend on its inputs. Only if one of them requires a gradient is `rule` called
-    /// to build the closure, which saves what it needs through the [`Saver`].
+    /// Makes this result of an operation depend on its inputs. `rule` is called only if one of them requires a gradient. It
+    /// builds the backward closure, which saves what it needs through the [`Saver`].
     #[track_caller]
     #[inline]
     pub(crate) fn record<R>(
@@ -32,7 +32,7 @@ impl Tensor {
             return if anomaly::enabled() { anomaly::check_forward(&name.into(), self) } else { Ok(self) };
         }
         let mut rule = Some(rule);
-        // Behind a pointer to a function: the rest is compiled once, not for every operation.
+        // Behind a `dyn FnMut`, so that the rest is compiled once and not for every operation.
         self.record_node(name.into(), inputs, &mut |saver| {
             rule.take().map(|rule| Rule::One(Shared::new_unsized(rule(saver), |inner| inner)))
         })
@@ -53,7 +53,7 @@ impl Tensor {
         self.record_spread(name, inputs, rule)
     }
 
-    /// Makes this tensor depend on one that shows the same values inside or outside of a `vmap`.
+    /// Makes this tensor depend on the same values outside or inside of a `vmap`.
     #[track_caller]
     pub(crate) fn record_across(
         self,
@@ -80,11 +80,11 @@ impl Tensor {
     ) -> Result<Tensor> {
         let (edges, tape) = match edges_of(&name, inputs)? {
             Ok(found) => found,
-            // Only barriers: hand the oldest reason on.
+            // Only barriers: pass the first one on.
             Err(barrier) => return Ok(self.with_node(barrier)),
         };
         if anomaly::enabled() {
-            anomaly::check_values(&name, "result", &self, &Place::caller())?;
+            anomaly::check_values(&name, "result", &self, &Location::caller())?;
         }
         let mut saver = Saver { outputs: std::slice::from_ref(&self), edges: &edges, bytes: 0 };
         let rule = rule(&mut saver);
@@ -94,8 +94,8 @@ impl Tensor {
         Ok(self.with_node(Some(node)))
     }
 
-    /// Makes several results of one operation depend on its inputs, with one rule for all of them. Results that are not
-    /// of floating point have no derivative.
+    /// Makes several results of one operation depend on its inputs, with one joint rule. Results that are not floating point or
+    /// complex have no derivative.
     #[track_caller]
     pub(crate) fn record_joint<R, const N: usize>(
         outputs: [Tensor; N],
@@ -109,11 +109,13 @@ impl Tensor {
         let name = name.into();
         match Tensor::record_all(outputs.into(), name.clone(), inputs, rule)?.try_into() {
             Ok(outputs) => Ok(outputs),
-            Err(others) => Err(Error::new(ErrorKind::Graph, name, format!("{} results of {N}", others.len()))),
+            Err(others) => {
+                Err(Error::new(ErrorKind::Graph, name, format!("expected {N} results, got {}", others.len())))
+            }
         }
     }
 
-    /// As [`record_joint`](Self::record_joint), of results whose number is not known beforehand.
+    /// As [`record_joint`](Self::record_joint), for any number of results.
     #[track_caller]
     pub(crate) fn record_all<R>(
         outputs: Vec<Tensor>,
@@ -143,7 +145,7 @@ impl Tensor {
         })
     }
 
-    /// A rule for the only result, if that is of floating point, or one for all of them.
+    /// Records a plain rule for a single differentiable result, or a joint rule for all results.
     #[track_caller]
     fn record_results(
         mut outputs: Vec<Tensor>,
@@ -154,7 +156,7 @@ impl Tensor {
         if inputs.iter().all(|t| t.node().is_none()) || !mode::is_grad_enabled() {
             if anomaly::enabled() {
                 for output in &outputs {
-                    anomaly::check_values(&name, "result", output, &Place::caller())?;
+                    anomaly::check_values(&name, "result", output, &Location::caller())?;
                 }
             }
             return Ok(outputs);
@@ -165,13 +167,13 @@ impl Tensor {
             outputs[0] = only.clone().record_node(name, inputs, rule)?;
             return Ok(outputs);
         }
-        // One result may be the same for all examples where another is not.
+        // One result may be batched where another is the same for all examples.
         let batched = outputs.iter().filter(|output| output.is_batched());
         let batched = batched.max_by_key(|output| output.batch_dims().map_or(0, SmallVec::len));
         let spread = batched.map(|output| output.spread_inputs(inputs)).transpose()?;
         let spread: Option<Vec<&Tensor>> = spread.as_ref().map(|all| all.iter().collect());
         let inputs = spread.as_deref().unwrap_or(inputs);
-        // All have the same examples, so that a cotangent of one is not summed over them before it meets those of the others.
+        // Batch all results, so that no cotangent is summed over the examples before it is combined with the others.
         let levels: Vec<Level> = outputs.iter().filter_map(Tensor::batch_dims).flatten().map(Level::of).collect();
         for level in levels {
             for output in &mut outputs {
@@ -188,10 +190,10 @@ impl Tensor {
         let Some(first) = outputs.first() else { return Ok(outputs) };
         let body = rule.map(|rule| Body { edges, rule });
         let joint = new_node(first, name.clone(), NodeKind::Op, tape, bytes, body)?;
-        // A loop, since the caller's place gets lost in a closure.
+        // A loop, since `track_caller` does not work through a closure.
         for (at, output) in outputs.iter_mut().enumerate() {
             if anomaly::enabled() {
-                anomaly::check_values(&name, "result", output, &Place::caller())?;
+                anomaly::check_values(&name, "result", output, &Location::caller())?;
             }
             let plain = output.clone();
             *output = if plain.dtype().is_differentiable() {
@@ -203,7 +205,7 @@ impl Tensor {
         Ok(outputs)
     }
 
-    /// These values as the result at a position of a node that has several.
+    /// These values as the result at position `at` of a joint node.
     #[track_caller]
     pub(super) fn as_output(self, joint: &NodeRef, at: usize) -> Result<Tensor> {
         let body = Body { edges: Edges::from_iter([Some(joint.clone())]), rule: Rule::Output(at) };
@@ -212,7 +214,7 @@ impl Tensor {
         Ok(self.with_node(Some(node)))
     }
 
-    /// The inputs of this result, of which those that require a gradient have one for each of its examples.
+    /// The inputs of this result, batched over its examples where they require a gradient.
     #[cold]
     #[track_caller]
     fn spread_inputs(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
@@ -226,7 +228,7 @@ impl Tensor {
         inputs.iter().map(spread).collect()
     }
 
-    /// Marks the result of an operation that has no derivative, so that asking for one is refused by its name.
+    /// Marks the result of an operation without a derivative, so that the error of a backward pass names the operation.
     #[track_caller]
     pub(crate) fn record_barrier(self, name: impl Into<Name>, inputs: &[&Tensor]) -> Tensor {
         if !mode::is_grad_enabled() || inputs.iter().all(|t| t.node().is_none()) {
@@ -240,21 +242,21 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn into_leaf(self, op: &'static str, tape: Option<TapeEntry>) -> Result<Tensor> {
         if !self.dtype().is_differentiable() {
-            bail!(DType, op, "only floating point tensors can require a gradient, not {}", self.dtype());
+            bail!(DType, op, "only floating point and complex tensors can require a gradient, got {}", self.dtype());
         }
         let node = new_node(&self, "leaf".into(), NodeKind::Leaf, tape, 0, None)?;
         Ok(self.with_node(Some(node)))
     }
 
-    /// After the values of a leaf have changed: a node of its own for the new ones. The gradient and the hooks stay with
-    /// it. Copies of the leaf, and graphs made from it, speak of the old values from now on, and say so when used.
+    /// Gives a leaf a new node after its values have changed. The gradient and the hooks move to the new node. Older copies of
+    /// the leaf, and graphs made from it, are stale from now on: to use them is an error.
     #[track_caller]
     pub(crate) fn renew_leaf(&mut self) {
         let Some(old) = self.grad_node().filter(|node| node.kind == NodeKind::Leaf) else { return };
         let tape = old.tape.as_ref().map(|entry| entry.heir(old));
         let Ok(new) = new_node(self, "leaf".into(), NodeKind::Leaf, tape, 0, None) else { return };
-        // Made if there are none yet, so that an older handle sees the gradient whenever it arrives. The node was just made,
-        // and has none.
+        // Allocated if the old node has none yet, so that an older handle sees a gradient that arrives later. The new node has
+        // none.
         let _ = new.extras.set(old.extras.get_or_init(Arc::default).clone());
         old.stale.store(true, Ordering::Relaxed);
         #[cfg(feature = "cuda")]
@@ -265,13 +267,13 @@ impl Tensor {
     }
 }
 
-/// The edges to those inputs that require a gradient, and the tape they are on; if none does, the reason why.
+/// The edges to the inputs that require a gradient, and their tape; if no input requires one, the first barrier.
 #[inline(always)]
 fn edges_of(
     name: &Name,
     inputs: &[&Tensor],
 ) -> Result<std::result::Result<(Edges, Option<TapeEntry>), Option<NodeRef>>> {
-    // Two inputs are the common case and fill the inline buffer, which is quicker than growing one.
+    // Two inputs are the common case. They fill the inline buffer, which is faster than collecting.
     let edges = match inputs {
         [a, b] => Edges::from([a.grad_node().cloned(), b.grad_node().cloned()]),
         _ => inputs.iter().map(|t| t.grad_node().cloned()).collect(),
@@ -283,8 +285,8 @@ fn edges_of(
         bail!(
             Graph,
             name,
-            "operand {at} is a copy of a leaf made before the leaf was changed, by an optimiser or in place: a gradient at \
-             its old values would go astray; use the leaf itself, or detach the copy"
+            "operand {at} is a copy of a leaf made before the leaf was changed, by an optimiser or in position: its gradient would \
+             be that of the old values; use the leaf itself, or call detach() on the copy"
         );
     }
     let tape = TapeEntry::of_inputs(name, &edges)?;

@@ -1,4 +1,4 @@
-//! What a rule saves when it is built, and what it may ask the engine while it runs.
+//! The contexts of a backward rule: for saving values when it is built, and while it runs.
 
 use super::engine::Pending;
 use super::mode;
@@ -8,7 +8,7 @@ use crate::{Result, Tensor};
 use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
 
-/// Collects what a rule saves, while it is being built.
+/// Collects what a rule saves while it is built.
 pub(crate) struct Saver<'a> {
     pub(super) outputs: &'a [Tensor],
     pub(super) edges: &'a Edges,
@@ -16,7 +16,7 @@ pub(crate) struct Saver<'a> {
 }
 
 impl Saver<'_> {
-    /// Whether the gradient of the input at this position was asked for.
+    /// Whether the input at this position requires a gradient.
     pub fn needs(&self, input: usize) -> bool {
         matches!(self.edges.get(input), Some(Some(_)))
     }
@@ -38,7 +38,7 @@ impl Saver<'_> {
         self.save(&self.outputs[at])
     }
 
-    /// Saves a value only if the gradient of `input` was asked for.
+    /// Saves a value only if `input` requires a gradient.
     pub fn save_for(&mut self, input: usize, value: &Tensor) -> Saved {
         Saved(self.needs(input).then(|| self.save(value)))
     }
@@ -49,12 +49,14 @@ impl Saver<'_> {
     }
 }
 
-/// A value saved only where a gradient that was asked for needs it.
+/// A value that is saved only if a gradient needs it.
 pub(crate) struct Saved(Option<Tensor>);
 
 impl Saved {
     pub fn get(&self) -> Result<&Tensor> {
-        self.0.as_ref().ok_or_else(|| err!(Graph, "backward", "a value was not saved: its gradient was not asked for"))
+        self.0.as_ref().ok_or_else(|| {
+            err!(Graph, "backward", "the rule used a value that was not saved, since no gradient needed it")
+        })
     }
 }
 
@@ -62,7 +64,7 @@ impl Saved {
 pub(crate) struct Donated(Mutex<Option<Tensor>>);
 
 impl Donated {
-    /// The value: the only handle that the rule has, if it is not called again.
+    /// The value; if the rule is not called again, this is its only handle.
     pub fn take(&self, ctx: &BackwardContext) -> Result<Tensor> {
         let mut value = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let value = if ctx.last { value.take() } else { value.clone() };
@@ -70,11 +72,11 @@ impl Donated {
     }
 }
 
-/// What a rule may ask the engine while it runs.
+/// The context of a running rule.
 pub(crate) struct BackwardContext<'a> {
     pub node: &'a NodeRef,
     pub edges: &'a Edges,
-    /// With a filter only the nodes in it are wanted.
+    /// The nodes whose cotangents are wanted; `None` for all.
     pub wanted: Option<&'a std::collections::HashSet<u64>>,
     /// Whether the rule is never called again.
     pub last: bool,
@@ -85,7 +87,7 @@ pub(crate) struct BackwardContext<'a> {
 }
 
 impl BackwardContext<'_> {
-    /// Whether someone needs the cotangent of the input at this position.
+    /// Whether the cotangent of the input at this position is needed.
     #[inline]
     pub fn needs(&self, input: usize) -> bool {
         match self.edges.get(input) {
@@ -94,24 +96,24 @@ impl BackwardContext<'_> {
         }
     }
 
-    /// The cotangent of an input, computed only if someone needs it.
+    /// Computes the cotangent of an input only if it is needed.
     pub fn want(&self, input: usize, f: impl FnOnce() -> Result<Tensor>) -> Result<Option<Tensor>> {
         self.needs(input).then(f).transpose()
     }
 
-    /// The cotangent that other uses of an input have given so far, if any, in the input's shape and dtype. A rule that
-    /// takes it adds its own in place and returns the sum: a part of the input then costs no more than its size.
+    /// Takes the cotangent accumulated from other uses of an input, if any, in the input's shape and dtype. The rule adds its
+    /// own in place and returns the sum. So the gradient of a slice costs no more than the size of the slice.
     pub fn take_accumulated(&self, input: usize) -> Option<Tensor> {
         let edge = self.edges.get(input)?.as_ref()?;
         self.accumulated?.borrow_mut().take(edge)
     }
 
-    /// The node's own output, of which the rule keeps the values alone: kept with its graph it would own itself.
+    /// The node's output, from its saved values. It is saved without its graph, with which it would own itself.
     pub fn output(&self, values: &Tensor) -> Tensor {
         if mode::is_grad_enabled() { values.clone().with_node(Some(self.node.clone())) } else { values.clone() }
     }
 
-    /// The output at a position of a node that has several; as [`output`](Self::output).
+    /// As [`output`](Self::output), for the output at a position of a joint node.
     pub fn output_at(&self, at: usize, values: &Tensor) -> Result<Tensor> {
         if self.joint && mode::is_grad_enabled() {
             return values.clone().as_output(self.node, at);

@@ -1,7 +1,7 @@
-//! A part of the graph with a beginning: what was recorded since then, and what it depends on.
+//! A segment of the graph: what was recorded from some node on, and what it depends on.
 //!
-//! Transforms and checkpoints run a function of the caller's and differentiate it with respect to what they gave it,
-//! while the function is free to use any other tensor. Both need to tell the two apart.
+//! Transforms and checkpoints run a user-defined function and differentiate it with respect to its arguments, but the
+//! function may use any other tensor. Both need to tell the two apart.
 
 use super::engine::Pass;
 use super::mode::is_grad_enabled;
@@ -12,8 +12,8 @@ use smallvec::{SmallVec, smallvec};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// A tensor's values under a node of their own, so that a derivative with respect to this use of it can be taken. The
-/// result depends on `x` where that requires a gradient; else it is a new leaf.
+/// A tensor's values with a new node, so that a derivative with respect to this use of it can be taken. The result depends
+/// on `x` if `x` requires a gradient; otherwise it is a new leaf.
 #[track_caller]
 pub(crate) fn entry(op: &'static str, x: &Tensor) -> Result<Tensor> {
     if is_grad_enabled() && x.requires_grad() {
@@ -24,7 +24,7 @@ pub(crate) fn entry(op: &'static str, x: &Tensor) -> Result<Tensor> {
 
 /// The nodes between a result and the beginning of its segment.
 pub(crate) struct Extent {
-    /// The nodes recorded since the beginning, each with the numbers of those behind it.
+    /// The nodes recorded since the beginning, each with the sequence numbers of its inputs.
     inside: BTreeMap<u64, SmallVec<[u64; 2]>>,
     /// What they depend on: older nodes, and the entries.
     pub boundary: BTreeMap<u64, NodeRef>,
@@ -38,20 +38,20 @@ impl Extent {
         while let Some(node) = stack.pop() {
             if node.seq < start || entries.contains(&node.seq) {
                 extent.boundary.insert(node.seq, node);
-            } else if let Entry::Vacant(place) = extent.inside.entry(node.seq) {
+            } else if let Entry::Vacant(position) = extent.inside.entry(node.seq) {
                 let edges = node.edges();
                 if node.kind == NodeKind::Op && edges.is_empty() {
                     return Err(node.freed(op));
                 }
-                place.insert(edges.iter().flatten().map(|edge| edge.seq).collect());
+                position.insert(edges.iter().flatten().map(|edge| edge.seq).collect());
                 stack.extend(edges.into_iter().flatten());
             }
         }
         Ok(extent)
     }
 
-    /// Carries a cotangent from `root` to `targets`, which lie on the boundary, and no further: a target behind another
-    /// one gets only what reaches it directly, and hooks on them are left to the pass that goes on from there.
+    /// Propagates a cotangent from `root` to `targets`, which lie on the boundary, and no further. A target behind another one
+    /// gets only what reaches it directly. Hooks on targets are left to the pass that continues from there.
     pub fn pull(
         &self,
         pass: &Pass<'_>,
@@ -60,7 +60,7 @@ impl Extent {
         targets: &HashSet<u64>,
     ) -> Result<HashMap<u64, Tensor>> {
         let mut wanted = targets.clone();
-        // Creation order: what lies behind a node was looked at before it.
+        // In creation order: the inputs of a node come before it.
         for (&seq, behind) in &self.inside {
             if behind.iter().any(|b| wanted.contains(b)) {
                 wanted.insert(seq);

@@ -1,11 +1,11 @@
-//! The graph as an explicit value: a tape that is marked and rewound.
+//! The graph as an explicit value: a tape that can be marked and rewound.
 
 use super::backward::first_cotangent;
 use super::engine::Pass;
 use super::node::{Edges, NodeKind, NodeRef};
 use crate::error::{bail, named};
+use crate::location::Name;
 use crate::options::options;
-use crate::place::Name;
 use crate::{Result, Tensor};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -15,12 +15,11 @@ use std::time::{Duration, Instant};
 
 static NEXT_TAPE: AtomicU64 = AtomicU64::new(1);
 
-/// A record of operations that one holds and passes on, instead of a graph behind the scenes.
+/// An explicit record of operations, instead of the implicit graph.
 ///
-/// Variables are registered with [`variable`](Self::variable); operations on them are recorded here under numbers that
-/// count up. [`backward`](Self::backward) returns the gradients as a map and touches nothing else. A
-/// [`mark`](Self::mark) is a point to rewind to: [`pop_to`](Self::pop_to) frees what was recorded since at once, even
-/// where tensors of it live on.
+/// Variables are registered with [`variable`](Self::variable); operations on them are recorded here with consecutive numbers.
+/// [`backward`](Self::backward) returns the gradients as a map and changes nothing else. A [`mark`](Self::mark) is a point to
+/// rewind to: [`pop_to`](Self::pop_to) frees what was recorded since at once, even if tensors of it are still alive.
 ///
 /// ```
 /// use cotangent::{autograd::Tape, tensor};
@@ -65,26 +64,26 @@ impl Core {
     }
 }
 
-/// The place of a node on a tape.
+/// The position of a node on a tape.
 pub(crate) struct TapeEntry {
     core: Arc<Core>,
-    /// The number on the tape plus one; 0 before it is pushed, or one of the two below.
-    place: AtomicUsize,
-    /// The sequence number of the first node in this place, where another one has taken it: marks go by that.
+    /// The index on the tape plus one; 0 before it is pushed, or one of the two constants below.
+    position: AtomicUsize,
+    /// The sequence number of the first node in this position, if this node has replaced it. Marks compare that number.
     first: Option<u64>,
 }
 
-/// The place of what `pop_to` has taken off the tape.
+/// The position of nodes that `pop_to` has removed from the tape.
 const RELEASED: usize = usize::MAX;
-/// The place of what belongs to a tape but was never put on it.
+/// The position of nodes that belong to a tape but were never pushed.
 const SCRATCH: usize = usize::MAX - 1;
 
 thread_local! {
     static SCRATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `f` so that operations on a tape's variables are recorded, but not on the tape: for what a checkpoint computes
-/// and throws away again.
+/// Runs `f` with operations on a tape's variables recorded, but not pushed on the tape: for what a checkpoint computes and
+/// discards.
 pub(crate) fn off_tape<R>(f: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
@@ -98,14 +97,14 @@ pub(crate) fn off_tape<R>(f: impl FnOnce() -> R) -> R {
 
 impl TapeEntry {
     fn new(core: &Arc<Core>) -> TapeEntry {
-        let place = AtomicUsize::new(if SCRATCHING.get() { SCRATCH } else { 0 });
-        TapeEntry { core: core.clone(), place, first: None }
+        let position = AtomicUsize::new(if SCRATCHING.get() { SCRATCH } else { 0 });
+        TapeEntry { core: core.clone(), position, first: None }
     }
 
-    /// The entry of a node that takes the place of `old`, whose entry this is.
+    /// The entry of a node that replaces `old`, whose entry this is.
     pub fn heir(&self, old: &NodeRef) -> TapeEntry {
-        let place = AtomicUsize::new(self.place.load(Ordering::Acquire));
-        TapeEntry { core: self.core.clone(), place, first: self.first.or(Some(old.seq)) }
+        let position = AtomicUsize::new(self.position.load(Ordering::Acquire));
+        TapeEntry { core: self.core.clone(), position, first: self.first.or(Some(old.seq)) }
     }
 
     /// An entry on the same tape.
@@ -113,7 +112,7 @@ impl TapeEntry {
         TapeEntry::new(&self.core)
     }
 
-    /// The entry of an operation on nodes of one tape; `None` if none of them is on one.
+    /// The entry of an operation on nodes of one tape; `None` if no node is on a tape.
     #[inline]
     pub fn of_inputs(op: &Name, edges: &Edges) -> Result<Option<TapeEntry>> {
         match edges.iter().flatten().find_map(|edge| edge.tape.as_ref()) {
@@ -128,13 +127,19 @@ impl TapeEntry {
         for edge in edges.iter().flatten() {
             match &edge.tape {
                 Some(entry) if entry.core.id != self.core.id => {
-                    bail!(Graph, op, "variables of tape {} and of tape {} were mixed", self.core.id, entry.core.id)
+                    bail!(
+                        Graph,
+                        op,
+                        "operands must be on one tape, got tape {} and tape {}",
+                        self.core.id,
+                        entry.core.id
+                    )
                 }
                 Some(entry) => entry.check(op.clone())?,
                 None => bail!(
                     Graph,
                     op,
-                    "a variable of tape {} was mixed with a tensor that requires a gradient outside it: register that with variable(), or detach it",
+                    "cannot mix a variable of tape {} with a tensor outside it that requires a gradient: register that with variable(), or call detach() on it",
                     self.core.id
                 ),
             }
@@ -142,27 +147,27 @@ impl TapeEntry {
         Ok(self.beside())
     }
 
-    /// Puts a new node on its tape, at the end or in the place that it takes over.
+    /// Pushes a new node on its tape, at the end or in the position of the node that it replaces.
     pub fn push(&self, node: &NodeRef) -> Result<()> {
         // Dropped when the lock is free again.
         let _old;
-        match self.place.load(Ordering::Acquire) {
+        match self.position.load(Ordering::Acquire) {
             SCRATCH | RELEASED => {}
             0 => {
                 let mut entries = self.core.entries();
                 entries.nodes.push(node.clone());
-                self.place.store(entries.nodes.len(), Ordering::Release);
+                self.position.store(entries.nodes.len(), Ordering::Release);
             }
-            place => match self.core.entries().nodes.get_mut(place - 1) {
+            position => match self.core.entries().nodes.get_mut(position - 1) {
                 Some(slot) => _old = std::mem::replace(slot, node.clone()),
-                None => self.place.store(RELEASED, Ordering::Release),
+                None => self.position.store(RELEASED, Ordering::Release),
             },
         }
         Ok(())
     }
 
     fn check(&self, op: impl Into<Name>) -> Result<()> {
-        if self.place.load(Ordering::Acquire) == RELEASED {
+        if self.position.load(Ordering::Acquire) == RELEASED {
             bail!(Graph, op, "a variable of tape {} was used after pop_to released it", self.core.id);
         }
         Ok(())
@@ -187,15 +192,15 @@ impl TapeEntry {
 pub struct Mark {
     tape: u64,
     len: usize,
-    /// The sequence number of the first node in the last place before it, which tells whether that is still the same; 0 if
-    /// there is none.
+    /// The sequence number of the first node in the last position before the mark; 0 if there is none. If it has changed, the
+    /// mark is not valid any more.
     last: u64,
 }
 
 options! {
-    /// The options of [`Tape::backward_with`]. A cotangent alone stands for them.
+    /// The options of [`Tape::backward_with`]. A cotangent alone converts into them.
     pub struct TapeBackwardOptions<'a> {
-        /// The cotangent of the result, of its shape, dtype and device. A scalar's is 1.
+        /// The cotangent of the output, with its shape, dtype and device. For a scalar it defaults to 1.
         gradient: Option<&'a Tensor> = None,
     }
 }
@@ -230,7 +235,7 @@ impl Tape {
     /// ```
     ///
     /// # Errors
-    /// If the tensor is not of floating point.
+    /// If the tensor is not floating point or complex.
     #[track_caller]
     pub fn variable(&self, value: &Tensor) -> Result<Tensor> {
         named("variable", value.detach().into_leaf("variable", Some(TapeEntry::new(&self.core))))
@@ -247,12 +252,12 @@ impl Tape {
     /// ```
     ///
     /// # Errors
-    /// If the tensor is not on this tape, or no longer.
+    /// If the tensor is not on this tape, or was popped.
     #[track_caller]
     pub fn id(&self, variable: &Tensor) -> Result<usize> {
         let node = named("id", self.own("id", variable))?;
-        // `own` has checked that it has a place here.
-        Ok(node.tape.as_ref().map_or(0, |entry| entry.place.load(Ordering::Acquire) - 1))
+        // `own` has checked that it is on this tape.
+        Ok(node.tape.as_ref().map_or(0, |entry| entry.position.load(Ordering::Acquire) - 1))
     }
 
     /// The number of variables and operations on the tape.
@@ -268,7 +273,7 @@ impl Tape {
         self.core.entries().nodes.len()
     }
 
-    /// Whether nothing is on the tape.
+    /// Whether the tape is empty.
     ///
     /// ```
     /// use cotangent::{autograd::Tape, tensor};
@@ -310,7 +315,7 @@ impl Tape {
         self.core.entries().backward_time
     }
 
-    /// The present end of the tape.
+    /// The current end of the tape.
     ///
     /// ```
     /// use cotangent::{autograd::Tape, tensor};
@@ -327,8 +332,8 @@ impl Tape {
         Mark { tape: self.core.id, len: entries.nodes.len(), last: entries.nodes.last().map_or(0, first_in_place) }
     }
 
-    /// Frees everything recorded after the mark, at once. Tensors of it that live on keep their values and nothing
-    /// else, and can no longer be used with the tape.
+    /// Frees everything recorded after the mark, at once. Tensors of it that are still alive keep only their values, and can no
+    /// longer be used with the tape.
     ///
     /// ```
     /// use cotangent::{autograd::Tape, tensor};
@@ -343,7 +348,7 @@ impl Tape {
     /// ```
     ///
     /// # Errors
-    /// If the mark is of another tape, or an earlier mark was rewound to since it was made.
+    /// If the mark is of another tape, or the tape was rewound to an earlier mark since.
     #[track_caller]
     pub fn pop_to(&self, mark: Mark) -> Result<()> {
         named("pop_to", self.rewind(mark))
@@ -351,7 +356,7 @@ impl Tape {
 
     fn rewind(&self, mark: Mark) -> Result<()> {
         if mark.tape != self.core.id {
-            bail!(Graph, "pop_to", "a mark of tape {} was given to tape {}", mark.tape, self.core.id);
+            bail!(Graph, "pop_to", "mark must be of tape {}, got one of tape {}", self.core.id, mark.tape);
         }
         let popped = {
             let mut entries = self.core.entries();
@@ -360,7 +365,7 @@ impl Tape {
                 bail!(
                     Graph,
                     "pop_to",
-                    "the mark at {} is gone: an earlier mark was rewound to since it was made",
+                    "the mark at {} is not valid any more: the tape was rewound to an earlier mark",
                     mark.len
                 );
             }
@@ -370,8 +375,8 @@ impl Tape {
         Ok(())
     }
 
-    /// The gradients of a scalar on this tape with respect to every variable it depends on. The tape stays as it is:
-    /// a second call gives the same again.
+    /// The gradients of a scalar on this tape with respect to every variable it depends on. The tape is not changed: a second
+    /// call returns the same.
     ///
     /// ```
     /// use cotangent::{autograd::Tape, tensor};
@@ -383,7 +388,7 @@ impl Tape {
     /// ```
     ///
     /// # Errors
-    /// If the loss is not a scalar, not on this tape, or no longer.
+    /// If the loss is not a scalar, is not on this tape, or was popped.
     #[track_caller]
     pub fn backward(&self, loss: &Tensor) -> Result<Gradients> {
         self.backward_with(loss, TapeBackwardOptions::new())
@@ -401,7 +406,7 @@ impl Tape {
     /// ```
     ///
     /// # Errors
-    /// As [`backward`](Self::backward); also if the cotangent's shape or dtype is not the result's.
+    /// As [`backward`](Self::backward); also if the cotangent's shape or dtype is not the output's.
     #[track_caller]
     pub fn backward_with<'a>(&self, output: &Tensor, options: impl Into<TapeBackwardOptions<'a>>) -> Result<Gradients> {
         named("backward", self.run_backward(output, options.into().gradient))
@@ -429,7 +434,7 @@ impl Tape {
         match node.and_then(|node| Some((node, node.tape.as_ref()?))) {
             Some((node, entry)) if entry.core.id == self.core.id => entry.check(op).map(|()| node),
             Some((_, entry)) => {
-                bail!(Graph, op, "a variable of tape {} was given to tape {}", entry.core.id, self.core.id)
+                bail!(Graph, op, "the tensor must be on tape {}, got one of tape {}", self.core.id, entry.core.id)
             }
             None => bail!(Graph, op, "the tensor of shape {:?} is not on tape {}", tensor.shape(), self.core.id),
         }
@@ -440,18 +445,18 @@ fn first_in_place(node: &NodeRef) -> u64 {
     node.tape.as_ref().and_then(|entry| entry.first).unwrap_or(node.seq)
 }
 
-/// Takes the bodies of nodes that have left their tape.
+/// Frees the bodies of nodes that were removed from their tape.
 fn release(popped: &[NodeRef]) {
-    // Youngest first, so that every saved value goes before the node it came from.
+    // Youngest first, so that saved values are freed before the nodes they came from.
     for node in popped.iter().rev() {
         node.release();
         if let Some(entry) = &node.tape {
-            entry.place.store(RELEASED, Ordering::Release);
+            entry.position.store(RELEASED, Ordering::Release);
         }
     }
 }
 
-// The tape owns its nodes and they know their tape; a tape that goes lets go of them first.
+// The tape owns its nodes, and they refer to the tape: the cycle is broken here.
 impl Drop for Tape {
     fn drop(&mut self) {
         let popped = std::mem::take(&mut self.core.entries().nodes);
@@ -489,7 +494,7 @@ impl Gradients {
     /// ```
     ///
     /// # Errors
-    /// If the tensor is not a variable of the tape that the gradients are from.
+    /// If the tensor is not a variable of the tape of these gradients.
     #[track_caller]
     pub fn get(&self, variable: &Tensor) -> Result<Option<&Tensor>> {
         named("gradients", self.find(variable))
@@ -502,13 +507,7 @@ impl Gradients {
                 Ok(self.by_variable.get(&node.seq))
             }
             Some((_, entry)) if entry.core.id != self.tape => {
-                bail!(
-                    Graph,
-                    "gradients",
-                    "a variable of tape {} was looked up among the gradients of tape {}",
-                    entry.core.id,
-                    self.tape
-                )
+                bail!(Graph, "gradients", "variable must be of tape {}, got one of tape {}", self.tape, entry.core.id)
             }
             _ => bail!(
                 Graph,
@@ -520,7 +519,7 @@ impl Gradients {
         }
     }
 
-    /// How many variables have a gradient.
+    /// The number of variables that have a gradient.
     ///
     /// ```
     /// use cotangent::{autograd::Tape, tensor};

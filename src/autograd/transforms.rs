@@ -1,27 +1,27 @@
-//! Functions from functions: products with Jacobians, Jacobians, Hessians.
+//! Transforms of functions: Jacobian products, Jacobians, Hessians.
 //!
-//! A transform calls the function on tensors of its own that hold the caller's values, so that no state of the caller's
-//! tensors is read or changed, and that only the function's *arguments* are differentiated, whatever else it uses. The
-//! results depend, in turn, on the caller's tensors and on all the function used, where these require a gradient: a
-//! transform of a transform, or a [`backward`](crate::Tensor::backward) through one, is right to any order.
+//! A transform calls the function on new tensors that hold the caller's values. So the state of the caller's tensors is
+//! neither read nor changed, and only the function's *arguments* are differentiated, whatever else it uses. The results
+//! depend on the caller's tensors and on all tensors the function used, if these require a gradient. So transforms can be
+//! nested, and [`backward`](crate::Tensor::backward) can run through them, to any order.
 
 use super::backward::{PassMode, cotangents_at, root};
 use super::mode::{self, GradMode};
 use super::node::{self, NodeRef};
 use super::segment::{Extent, entry};
 use super::tape::TapeEntry;
-use crate::backend::cpu::runtime::scratch::for_handles;
 use crate::error::{bail, placed};
-use crate::place::Place;
+use crate::location::Location;
+use crate::memory::scratch::for_handles;
 use crate::{Result, Tensor};
 use std::collections::HashSet;
 
-/// A function that was called on entries of its own.
+/// A call of a function on new entries.
 struct TracedCall {
     op: &'static str,
     entries: Vec<Tensor>,
     output: Tensor,
-    /// Whether the output depends on something beyond the entries that can be differentiated further.
+    /// Whether the output depends on nodes outside of this call.
     open: bool,
 }
 
@@ -47,7 +47,7 @@ impl TracedCall {
         if self.open { self.output.clone() } else { self.output.detach() }
     }
 
-    /// The node of the output; `None` if it depends on nothing that requires a gradient, hence on no entry.
+    /// The node of the output; `None` if it does not depend on any entry or other tensor that requires a gradient.
     fn root(&self) -> Result<Option<NodeRef>> {
         self.output.node().map(|_| root(self.op, &self.output).cloned()).transpose()
     }
@@ -56,7 +56,7 @@ impl TracedCall {
         self.entries.iter().filter_map(|entry| entry.grad_node().cloned()).collect()
     }
 
-    /// The cotangents of the entries from that of the output; zeros where the output does not depend on one.
+    /// The cotangents of the entries from that of the output; zeros for entries that the output does not depend on.
     fn pull(&self, cotangent: &Tensor) -> Result<Vec<Tensor>> {
         check_like(self.op, "cotangent", "output", &self.output, cotangent)?;
         let targets = self.targets();
@@ -72,10 +72,10 @@ impl TracedCall {
         self.entries.iter().zip(&targets).map(of).collect()
     }
 
-    /// A one in the shape of the output, which must be a scalar.
+    /// The cotangent 1 of the output, which must be a scalar.
     fn one(&self) -> Result<Tensor> {
         if self.output.numel() != 1 {
-            bail!(Shape, self.op, "the function gave a result of shape {:?}, not a scalar", self.output.shape());
+            bail!(Shape, self.op, "the function must return a scalar, got shape {:?}", self.output.shape());
         }
         self.output.ones_like()
     }
@@ -83,15 +83,15 @@ impl TracedCall {
 
 fn check_like(op: &'static str, what: &str, of: &str, like: &Tensor, given: &Tensor) -> Result<()> {
     if given.shape() != like.shape() {
-        bail!(Shape, op, "a {what} of shape {:?} was given for an {of} of shape {:?}", given.shape(), like.shape());
+        bail!(Shape, op, "the {what} must have the {of}'s shape {:?}, got {:?}", like.shape(), given.shape());
     }
     if given.dtype() != like.dtype() {
-        bail!(DType, op, "a {what} of dtype {} was given for an {of} of dtype {}", given.dtype(), like.dtype());
+        bail!(DType, op, "the {what} must have the {of}'s dtype {}, got {}", like.dtype(), given.dtype());
     }
     Ok(())
 }
 
-/// The value of `f` and its gradients with respect to its inputs, which are zero where it does not depend on them.
+/// The value of `f` and its gradients with respect to its inputs; zeros for inputs that it does not depend on.
 ///
 /// ```
 /// use cotangent::{autograd::value_and_grad, tensor};
@@ -102,7 +102,7 @@ fn check_like(op: &'static str, what: &str, of: &str, like: &Tensor, given: &Ten
 /// ```
 ///
 /// # Errors
-/// As `f`'s; if its result is not a scalar or has no derivative, or an input is not of floating point.
+/// Those of `f`; also if its result is not a scalar or has no derivative, or an input is not floating point.
 #[track_caller]
 pub fn value_and_grad(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[&Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
     let run = run("value_and_grad", f, inputs)?;
@@ -110,8 +110,8 @@ pub fn value_and_grad(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[&Tensor
     Ok((run.value(), grads))
 }
 
-/// The value of `f` and a function from a cotangent of it to those of the inputs: the product of a row vector and the
-/// Jacobian. It can be called any number of times.
+/// The value of `f`, and a function from a cotangent of the value to those of the inputs: the vector-Jacobian product. It can
+/// be called any number of times.
 ///
 /// ```
 /// use cotangent::{autograd::vjp, tensor};
@@ -123,8 +123,8 @@ pub fn value_and_grad(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[&Tensor
 /// ```
 ///
 /// # Errors
-/// As `f`'s; if its result has no derivative, or an input is not of floating point. The function returned refuses a
-/// cotangent whose shape or dtype is not the value's.
+/// Those of `f`; also if its result has no derivative, or an input is not floating point. The returned function fails if the
+/// cotangent's shape or dtype is not the value's.
 #[track_caller]
 pub fn vjp<F>(
     f: F,
@@ -135,15 +135,14 @@ where
 {
     let run = run("vjp", f, inputs)?;
     placed(run.root())?;
-    // An error of the pull bears the line of this call: a closure does not know its caller's.
-    let place = Place::caller();
-    Ok((run.value(), move |cotangent: &Tensor| run.pull(cotangent).map_err(|error| error.or_at(place.clone()))))
+    // An error of the pullback has the source line of this call: a closure does not know that of its caller.
+    let location = Location::caller();
+    Ok((run.value(), move |cotangent: &Tensor| run.pull(cotangent).map_err(|error| error.or_at(location.clone()))))
 }
 
-/// The value of `f`, and how it changes as the inputs move along `tangents`: the product of the Jacobian and a column
-/// vector.
+/// The value of `f`, and its derivative along `tangents`: the Jacobian-vector product.
 ///
-/// It is found by differentiating the product of [`vjp`], which is linear in its cotangent, with respect to that.
+/// It is computed by differentiating the result of [`vjp`], which is linear in the cotangent, with respect to the cotangent.
 ///
 /// ```
 /// use cotangent::{autograd::jvp, tensor};
@@ -154,7 +153,7 @@ where
 /// ```
 ///
 /// # Errors
-/// As `f`'s; if its result has no derivative, an input is not of floating point, or the tangents are not of the inputs'
+/// Those of `f`; also if its result has no derivative, an input is not floating point, or the tangents do not have the inputs'
 /// number, shapes and dtypes.
 #[track_caller]
 pub fn jvp(
@@ -172,7 +171,7 @@ fn jvp_of(
     tangents: &[&Tensor],
 ) -> Result<(Tensor, Tensor)> {
     if inputs.len() != tangents.len() {
-        bail!(Value, "jvp", "{} tangents were given for {} inputs", tangents.len(), inputs.len());
+        bail!(Value, "jvp", "expected {} tangents, one for each input, got {}", inputs.len(), tangents.len());
     }
     for (input, tangent) in inputs.iter().zip(tangents) {
         check_like("jvp", "tangent", "input", input, tangent)?;
@@ -182,7 +181,7 @@ fn jvp_of(
         return Ok((run.value(), run.output.zeros_like()?));
     };
     let create_graph = mode::is_grad_enabled() && (run.open || tangents.iter().any(|t| t.requires_grad()));
-    // The cotangent's values do not matter, only what depends on it.
+    // Only the graph of the cotangent matters, not its values.
     let cotangent = run.output.zeros_like()?.into_leaf("jvp", root.tape.as_ref().map(TapeEntry::beside))?;
     let targets = run.targets();
     let pulled = {
@@ -204,8 +203,8 @@ fn jvp_of(
     Ok((run.value(), tangent))
 }
 
-/// All derivatives of the elements of `f(x)` by those of `x`, in the shape of `f(x)` followed by that of `x`. It takes one
-/// backward pass for each element of `f(x)`.
+/// The Jacobian of `f` at `x`. Its shape is the shape of `f(x)` followed by that of `x`. It takes one backward pass for each
+/// element of `f(x)`.
 ///
 /// ```
 /// use cotangent::{autograd::jacobian, tensor};
@@ -215,7 +214,7 @@ fn jvp_of(
 /// ```
 ///
 /// # Errors
-/// As `f`'s; if its result has no derivative, or `x` is not of floating point.
+/// Those of `f`; also if its result has no derivative, or `x` is not floating point.
 #[track_caller]
 pub fn jacobian(f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tensor) -> Result<Tensor> {
     placed(jacobian_as("jacobian", f, x))
@@ -239,7 +238,7 @@ fn jacobian_as(op: &'static str, f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tens
     Tensor::stack(&rows.iter().collect::<Vec<&Tensor>>(), 0)?.reshape(shape)
 }
 
-/// The second derivatives of a scalar function, in the shape of `x` twice: the Jacobian of its gradient.
+/// The Hessian of a scalar function at `x`: the Jacobian of its gradient. Its shape is the shape of `x` twice.
 ///
 /// ```
 /// use cotangent::{autograd::hessian, tensor};
@@ -255,7 +254,7 @@ pub fn hessian(f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tensor) -> Result<Tens
     placed(jacobian_as("hessian", |x| gradient("hessian", &f, x), x))
 }
 
-/// The product of the Hessian of a scalar function and a vector, without the Hessian: about the cost of two gradients.
+/// The product of the Hessian of a scalar function and a vector, at about the cost of two gradients.
 ///
 /// ```
 /// use cotangent::{autograd::hvp, tensor};
@@ -265,12 +264,12 @@ pub fn hessian(f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tensor) -> Result<Tens
 /// ```
 ///
 /// # Errors
-/// As [`value_and_grad`]; also if `v` is not of the shape and dtype of `x`.
+/// As [`value_and_grad`]; also if `v` does not have the shape and dtype of `x`.
 #[track_caller]
 pub fn hvp(f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tensor, v: &Tensor) -> Result<Tensor> {
     placed(check_like("hvp", "vector", "input", x, v))?;
     let run = run("hvp", |x| gradient("hvp", &f, &x[0]), &[x])?;
-    // The Hessian is symmetric, so that a row vector does as well.
+    // The Hessian is symmetric, so a vector-Jacobian product will do.
     placed(run.pull(v).map(|mut products| products.swap_remove(0)))
 }
 

@@ -1,53 +1,53 @@
-//! Elementwise operations that are deferred, so that a chain of them goes through memory once.
+//! Deferred elementwise operations: a chain of them goes through memory once.
 //!
-//! An operation on a large tensor costs what it takes to bring its operands in and its result out, not the arithmetic
-//! between. So its result is at first only a [`Step`]: the kernel, and handles to the operands. When someone wants the
-//! bytes, that step and all the pending ones behind it are computed together, tile by tile in the cache (`cpu::elementwise::chain`).
-//! A result between is written to memory if a backward pass will read it. A handle alone says little: in Rust the
-//! temporaries of a statement live to its end. What only has that is left as it was, a step, where this takes no more
-//! memory than its bytes would; if it comes by again it is written, so that nothing is computed more than twice.
+//! The cost of an operation on a large tensor is the memory traffic of its operands and its result, not the arithmetic. So its
+//! result is at first only a [`Step`]: the kernel, and handles to the operands. When the values are needed, that step and all
+//! pending steps behind it are computed together, tile by tile in the cache (`cpu::elementwise::chain`). An intermediate result
+//! is written to memory if a backward pass will read it. A handle alone is not a reason to write it, since in Rust the
+//! temporaries of a statement live to its end. Such a result stays pending, if this takes no more memory than its values. If it
+//! is computed a second time it is written, so nothing is computed more than twice.
 //!
-//! What is refused is refused when the operation is called; later only memory can run out.
+//! Arguments are checked when the operation is called; later only memory can run out.
 //!
 //! Chains keep their operands alive, so their length is bounded ([`MOST_STEPS`], [`MOST_OPERANDS`]).
 //!
-//! Threads: whoever computes a chain takes the steps out one by one, the youngest first. Whoever finds one taken waits
-//! until it is computed, or put back after a failure. A thread that waits for a step holds only younger ones, so that no
-//! two can wait for each other.
+//! Threads: the thread that computes a chain takes its steps one by one, the youngest first. A thread that needs a taken step
+//! waits until it is computed, or put back after a failure. A thread that waits for a step holds only younger ones, which
+//! prevents deadlocks.
 
 use super::View;
 use super::cpu::elementwise::chain;
-use super::cpu::runtime::convert::compute_dtype;
 use super::cpu::runtime::threads::GRAIN;
 use super::spec::Kernel;
+use crate::backend::events;
 use crate::layout::Layout;
 use crate::storage::Storage;
-use crate::{DType, Device, Result, Scalar, interrupt, profile};
+use crate::{DType, Device, Result, Scalar, interrupt};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Elements below which an operation is done at once: its operands stay in the cache anyway.
+/// The number of elements below which an operation is not deferred: its operands stay in the cache anyway.
 pub(crate) const WORTHWHILE: usize = if cfg!(debug_assertions) { 16 } else { GRAIN };
-/// A chain that would become longer is computed up to there.
+/// The maximum length of a chain. A longer one is computed first.
 const MOST_STEPS: usize = 32;
-/// Tensors of the result's size that a chain may keep alive.
+/// The maximum number of tensors of the result's size that a chain keeps alive.
 const MOST_OPERANDS: usize = 4;
 
-/// What a step reads: a storage under a layout of the step's shape.
+/// An operand of a step: a storage under a layout with the step's shape.
 pub(crate) struct Input {
     pub storage: Storage,
     pub layout: Layout,
     pub dtype: DType,
 }
 
-/// An operation that is deferred. Its result is contiguous.
+/// A deferred operation. Its result is contiguous.
 pub(crate) struct Step {
     /// For messages.
     pub op: &'static str,
     pub kernel: Kernel,
-    /// Of the inputs' common type, which the kernel is run for; on the CPU f32 or f64.
+    /// The compute dtype of the kernel.
     pub compute: DType,
     pub dtype: DType,
     pub device: Device,
@@ -56,12 +56,12 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// The storage for its result, with a promise instead of contents.
+    /// A storage for the result, with the contents deferred.
     ///
     /// # Errors
-    /// If memory runs out while operands are computed that cannot be part of the chain.
+    /// If memory runs out while operands that cannot be part of the chain are computed.
     pub fn defer(mut self) -> Result<Storage> {
-        self.compute = compute_dtype(self.compute);
+        self.compute = self.compute.compute_dtype();
         for input in &self.inputs {
             if input.storage.pending().is_some_and(|deferred| !deferred.joins(&self, input)) {
                 input.storage.materialize()?;
@@ -74,11 +74,11 @@ impl Step {
             materialize(&pending)?;
         }
         let bytes = self.numel * self.dtype.size();
-        profile::note_deferred();
+        events::note_deferred();
         Ok(Storage::deferred(self, bytes))
     }
 
-    /// How many steps, at most, a chain up to this one has, and the tensors of its size that it keeps alive.
+    /// An upper bound of the number of steps of the chain up to this one, and the tensors of its size that it keeps alive.
     fn extent(&self) -> (usize, SmallVec<[usize; MOST_OPERANDS]>) {
         let (mut steps, mut operands) = (1_usize, SmallVec::new());
         for input in &self.inputs {
@@ -89,7 +89,7 @@ impl Step {
                     steps = steps.saturating_add(deferred.steps);
                     &deferred.operands[..]
                 }
-                // What is broadcast is small.
+                // A broadcast operand is small.
                 None if input.storage.bytes() >= self.numel * input.dtype.size() => &own,
                 None => &[],
             };
@@ -108,11 +108,11 @@ pub(crate) struct ChainPart<'a> {
     pub kernel: &'a Kernel,
     pub operands: SmallVec<[ChainOperand<'a>; 3]>,
     pub dtype: DType,
-    /// Fresh memory for all of the result, if it is kept.
+    /// Memory for the result, if it is written.
     pub to: Option<*mut u8>,
 }
 
-/// What a part reads.
+/// An operand of a part.
 pub(crate) enum ChainOperand<'a> {
     /// The result of an earlier part.
     Part(usize),
@@ -123,22 +123,22 @@ pub(crate) enum ChainOperand<'a> {
 /// The state of a storage whose contents are deferred.
 pub(crate) struct Deferred {
     memory: OnceLock<Storage>,
-    /// Gone when there is memory, and while a thread computes it.
+    /// `None` once there is memory, and while a thread computes it.
     step: Mutex<Option<Box<Step>>>,
-    /// Told when there is memory, or the step is back.
+    /// Notified when there is memory, or the step was put back.
     changed: Condvar,
-    /// Operands are older than what is computed of them.
+    /// The creation order: operands are older than the results.
     age: u64,
     numel: usize,
     compute: DType,
     dtype: DType,
     steps: usize,
     operands: SmallVec<[usize; MOST_OPERANDS]>,
-    /// What all elements are, if they are one number.
+    /// The value of all elements, if it is the same.
     number: Option<Scalar>,
-    /// Whether somebody is known to read it later.
+    /// Whether it is known to be read later.
     needed: AtomicBool,
-    /// Whether it was computed on the way to something else, and not written.
+    /// Whether it was computed as part of another chain, and not written.
     recomputed: AtomicBool,
 }
 
@@ -162,7 +162,7 @@ impl Deferred {
         }
     }
 
-    /// Tells that it will be read: it is written when it is first computed.
+    /// Marks it as needed: it is written when it is first computed.
     #[inline]
     pub fn mark_needed(&self) {
         self.needed.store(true, Ordering::Relaxed);
@@ -174,8 +174,8 @@ impl Deferred {
         self.memory.get()
     }
 
-    /// Whether this can be computed together with a step that reads it: element for element, in the same type. A number
-    /// goes with everything.
+    /// Whether this can be computed in one chain with a step that reads it: elementwise, in the same compute dtype. A number can
+    /// join any chain.
     fn joins(&self, step: &Step, input: &Input) -> bool {
         if self.number.is_some() {
             return true;
@@ -188,7 +188,7 @@ impl Deferred {
         self.step.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The step, for the caller to compute; `None` if there is nothing to do any more.
+    /// Takes the step, for the caller to compute; `None` if it is computed already.
     fn take(&self) -> Option<Box<Step>> {
         let mut step = self.lock();
         while self.memory.get().is_none() {
@@ -206,74 +206,73 @@ impl Deferred {
     }
 
     fn finish(&self, memory: Storage) {
-        // The lock keeps a waiter from missing the call between its look and its sleep.
+        // The lock prevents a waiter from missing the notification between its check and its wait.
         let _step = self.lock();
-        // Only who has taken the step gets here.
+        // Only the thread that took the step gets here.
         let _ = self.memory.set(memory);
         self.changed.notify_all();
     }
 }
 
-/// A step taken for computation.
-struct Taken {
+/// A step that this thread computes. Other threads wait for it.
+struct ClaimedStep {
     storage: Storage,
     step: Box<Step>,
-    /// Where its result goes, if it is kept.
+    /// The memory for its result, if it is written.
     memory: Option<Storage>,
-    disposition: Disposition,
+    outcome: Outcome,
 }
 
-/// Steps taken for computation. Those that are not [done](Self::done) when it is dropped, after an error or a panic, are
-/// put back: other threads may wait for them.
-struct TakenSteps(Vec<Taken>);
+/// The steps that this thread computes. Steps that are not [done](Self::done) when this is dropped, after an error or a panic, are put
+/// back: other threads may wait for them.
+struct ClaimedSteps(Vec<ClaimedStep>);
 
-impl TakenSteps {
+impl ClaimedSteps {
     fn done(mut self) {
-        std::mem::take(&mut self.0).into_iter().for_each(Taken::done);
+        std::mem::take(&mut self.0).into_iter().for_each(ClaimedStep::done);
     }
 }
 
-impl Drop for TakenSteps {
+impl Drop for ClaimedSteps {
     fn drop(&mut self) {
-        self.0.drain(..).for_each(Taken::put_back);
+        self.0.drain(..).for_each(ClaimedStep::put_back);
     }
 }
 
-/// What becomes of a step once its chain is computed.
+/// What happens to a step when its chain is computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Disposition {
-    /// Its result was written.
+enum Outcome {
+    /// Its result is written.
     Written,
-    /// It is pending as before.
-    Left,
-    /// As [`Left`](Disposition::Left), for the sake of a step that is.
-    Needed,
-    /// Nobody has it.
-    Gone,
+    /// It stays pending.
+    Pending,
+    /// It stays pending as an operand of a step that is [`Pending`](Outcome::Pending).
+    PendingOperand,
+    /// Nothing refers to it any more.
+    Dropped,
 }
 
-/// Computes what is pending of `wanted` and of what it is made from, in as few passes as it takes.
+/// Computes `wanted` and the pending steps that they depend on, in as few passes as possible.
 ///
 /// # Errors
-/// If memory runs out; everything that was pending still is.
+/// If memory runs out. Then everything that was pending is still pending.
 #[inline(never)]
 pub(crate) fn materialize(wanted: &[&Storage]) -> Result<()> {
-    let mut taken = take_chain(wanted);
-    while let Some(last) = taken.0.last() {
-        // Only what has as many elements, and is computed in the same type, can share a pass.
+    let mut claimed = take_chain(wanted);
+    while let Some(last) = claimed.0.last() {
+        // Only steps with the same number of elements and the same compute dtype can share a pass.
         let (numel, compute) = (last.step.numel, last.step.compute);
-        let alike = |taken: &mut Taken| taken.step.numel == numel && taken.step.compute == compute;
-        let mut chain = TakenSteps(taken.0.extract_if(.., alike).collect());
+        let alike = |claimed: &mut ClaimedStep| claimed.step.numel == numel && claimed.step.compute == compute;
+        let mut chain = ClaimedSteps(claimed.0.extract_if(.., alike).collect());
         compute_chain(&mut chain.0, wanted, evaluate)?;
         chain.done();
     }
     Ok(())
 }
 
-/// Computes what is pending of `watched`, for a look at its elements: `pass` gets the parts of the chain, evaluates them,
-/// and sees the result of the last one go by. It is written if somebody will read it later, as any result
-/// between is. False, and `pass` was not called, if nothing is pending, or if it is not both computed in and of the type
-/// `dtype`.
+/// Computes the pending `watched` for a reduction: `pass` gets the parts of the chain, evaluates them, and folds the result of the
+/// last one. Like any intermediate result it is written if it is needed later. Returns false without calling `pass` if nothing is
+/// pending, or if its dtype or compute dtype is not `dtype`.
 ///
 /// # Errors
 /// As [`materialize`].
@@ -285,13 +284,13 @@ pub(crate) fn fold(watched: &Storage, dtype: DType, pass: impl FnOnce(&[ChainPar
     if chain.0.is_empty() {
         return Ok(false);
     }
-    // All of it is computed in one pass, or it would not have been deferred; the youngest comes last.
+    // The whole chain is computed in one pass, otherwise it would not have been deferred. The youngest step is last.
     compute_chain(&mut chain.0, &[], |_, parts| pass(parts))?;
     chain.done();
     Ok(true)
 }
 
-impl Taken {
+impl ClaimedStep {
     fn put_back(self) {
         if let Some(deferred) = self.storage.pending() {
             deferred.put_back(self.step);
@@ -299,20 +298,20 @@ impl Taken {
     }
 
     fn done(self) {
-        match (self.disposition, self.storage.pending(), self.memory) {
-            (Disposition::Written, Some(deferred), Some(memory)) => deferred.finish(memory),
-            (Disposition::Left, Some(deferred), _) => {
+        match (self.outcome, self.storage.pending(), self.memory) {
+            (Outcome::Written, Some(deferred), Some(memory)) => deferred.finish(memory),
+            (Outcome::Pending, Some(deferred), _) => {
                 deferred.recomputed.store(true, Ordering::Relaxed);
                 deferred.put_back(self.step);
             }
-            (Disposition::Needed, Some(deferred), _) => deferred.put_back(self.step),
+            (Outcome::PendingOperand, Some(deferred), _) => deferred.put_back(self.step),
             _ => (),
         }
     }
 }
 
-/// Takes the pending steps behind `wanted`; operands come before what is made of them.
-fn take_chain(wanted: &[&Storage]) -> TakenSteps {
+/// Takes the pending steps that `wanted` depend on; operands come before their results.
+fn take_chain(wanted: &[&Storage]) -> ClaimedSteps {
     let mut waiting = BTreeMap::new();
     let add = |waiting: &mut BTreeMap<u64, Storage>, storage: &Storage| {
         if let Some(deferred) = storage.pending() {
@@ -320,68 +319,68 @@ fn take_chain(wanted: &[&Storage]) -> TakenSteps {
         }
     };
     wanted.iter().for_each(|storage| add(&mut waiting, storage));
-    let mut taken = TakenSteps(Vec::new());
+    let mut claimed = ClaimedSteps(Vec::new());
     while let Some((_, storage)) = waiting.pop_last() {
         if let Some(step) = storage.pending().and_then(Deferred::take) {
-            // Numbers are not taken but copied: they belong to many chains.
+            // Numbers are copied and not claimed: they may be part of many chains.
             let pending = |input: &&Input| input.storage.pending().is_some_and(|deferred| deferred.number.is_none());
             step.inputs.iter().filter(pending).for_each(|input| add(&mut waiting, &input.storage));
-            taken.0.push(Taken { storage, step, memory: None, disposition: Disposition::Gone });
+            claimed.0.push(ClaimedStep { storage, step, memory: None, outcome: Outcome::Dropped });
         }
     }
-    taken.0.reverse();
-    taken
+    claimed.0.reverse();
+    claimed
 }
 
-/// Decides what becomes of the steps of a chain.
-fn decide(chain: &mut [Taken], wanted: &[&Storage]) {
-    let mut inside = Inside::default();
-    for (at, taken) in chain.iter().enumerate() {
-        inside.places.insert(taken.storage.id(), at);
-        inside.count(&taken.storage);
-        taken.step.inputs.iter().for_each(|input| inside.count(&input.storage));
+/// Sets the outcomes of the steps of a chain.
+fn decide(chain: &mut [ClaimedStep], wanted: &[&Storage]) {
+    let mut held = ChainHandles::default();
+    for (at, claimed) in chain.iter().enumerate() {
+        held.positions.insert(claimed.storage.id(), at);
+        held.count(&claimed.storage);
+        claimed.step.inputs.iter().for_each(|input| held.count(&input.storage));
     }
     for at in (0..chain.len()).rev() {
-        let Taken { storage, step, disposition, .. } = &chain[at];
+        let ClaimedStep { storage, step, outcome, .. } = &chain[at];
         let asked = wanted.iter().any(|wanted| wanted.ptr_eq(storage));
-        let disposition = match storage.pending() {
-            Some(deferred) if !asked && inside.is_held(storage) => {
+        let outcome = match storage.pending() {
+            Some(deferred) if !asked && held.is_held(storage) => {
                 let due = deferred.needed.load(Ordering::Relaxed) || deferred.recomputed.load(Ordering::Relaxed);
-                let small = || !super::is_recording(step.device) && inside.kept_alive_by(chain, at) <= 1;
-                if !due && small() { Disposition::Left } else { Disposition::Written }
+                let small = || !super::is_recording(step.device) && held.kept_alive_by(chain, at) <= 1;
+                if !due && small() { Outcome::Pending } else { Outcome::Written }
             }
-            Some(_) if !asked => *disposition,
-            _ => Disposition::Written,
+            Some(_) if !asked => *outcome,
+            _ => Outcome::Written,
         };
-        chain[at].disposition = disposition;
-        if matches!(disposition, Disposition::Left | Disposition::Needed) {
-            let behind = |input: &Input| inside.places.get(&input.storage.id()).copied();
+        chain[at].outcome = outcome;
+        if matches!(outcome, Outcome::Pending | Outcome::PendingOperand) {
+            let behind = |input: &Input| held.positions.get(&input.storage.id()).copied();
             let behind: SmallVec<[usize; 3]> = chain[at].step.inputs.iter().filter_map(behind).collect();
-            behind.into_iter().for_each(|input| chain[input].disposition = Disposition::Needed);
+            behind.into_iter().for_each(|input| chain[input].outcome = Outcome::PendingOperand);
         }
     }
 }
 
-/// The handles that a chain has itself: one to each step taken, and those to the operands of its steps.
+/// The handles that a chain itself holds: one to each claimed step, and those to the operands of its steps.
 #[derive(Default)]
-struct Inside {
+struct ChainHandles {
     handles: BTreeMap<usize, usize>,
-    /// Where in the chain the steps of storages are.
-    places: BTreeMap<usize, usize>,
+    /// The positions in the chain of the steps of storages.
+    positions: BTreeMap<usize, usize>,
 }
 
-impl Inside {
+impl ChainHandles {
     fn count(&mut self, storage: &Storage) {
         *self.handles.entry(storage.id()).or_default() += 1;
     }
 
-    /// Whether somebody besides the chain has a handle.
+    /// Whether there are handles outside of the chain.
     fn is_held(&self, storage: &Storage) -> bool {
         self.handles.get(&storage.id()).is_none_or(|&inside| storage.handles() > inside)
     }
 
-    /// How many operands as large as its result nobody would keep but this step, if it were left.
-    fn kept_alive_by(&self, chain: &[Taken], at: usize) -> usize {
+    /// The number of operands of the size of the result that only this step would keep alive, if it stayed pending.
+    fn kept_alive_by(&self, chain: &[ClaimedStep], at: usize) -> usize {
         let (mut stack, mut seen, mut kept) = (vec![at], Vec::new(), 0);
         while let Some(at) = stack.pop() {
             for input in &chain[at].step.inputs {
@@ -390,7 +389,7 @@ impl Inside {
                     continue;
                 }
                 seen.push(id);
-                match self.places.get(&id) {
+                match self.positions.get(&id) {
                     Some(&behind) => stack.push(behind),
                     None if input.storage.pending().is_some() || self.is_held(&input.storage) => (),
                     None => kept += usize::from(input.storage.bytes() >= chain[at].step.numel * input.dtype.size()),
@@ -401,47 +400,47 @@ impl Inside {
     }
 }
 
-/// Has `pass` compute steps of one size and compute dtype. Nothing has changed if this fails.
+/// Computes steps of one size and compute dtype with `pass`. Nothing is changed if this fails.
 fn compute_chain(
-    chain: &mut [Taken],
+    chain: &mut [ClaimedStep],
     wanted: &[&Storage],
     pass: impl FnOnce(&Step, &[ChainPart<'_>]) -> Result<()>,
 ) -> Result<()> {
-    let scope = profile::enter_chain(|| chain.iter().map(|taken| taken.step.op).collect());
+    let scope = events::enter_chain(|| chain.iter().map(|claimed| claimed.step.op).collect());
     let done = run_chain(chain, wanted, pass);
-    profile::leave(scope);
+    events::leave(scope);
     done
 }
 
 fn run_chain(
-    chain: &mut [Taken],
+    chain: &mut [ClaimedStep],
     wanted: &[&Storage],
     pass: impl FnOnce(&Step, &[ChainPart<'_>]) -> Result<()>,
 ) -> Result<()> {
     decide(chain, wanted);
-    for Taken { storage, step, memory, disposition } in chain.iter_mut() {
-        if *disposition == Disposition::Written {
+    for ClaimedStep { storage, step, memory, outcome } in chain.iter_mut() {
+        if *outcome == Outcome::Written {
             *memory = Some(Storage::new(step.op, step.device, storage.bytes())?);
         }
     }
-    let targets: Vec<_> = chain.iter_mut().map(|taken| taken.memory.as_mut().and_then(Storage::get_mut)).collect();
+    let targets: Vec<_> = chain.iter_mut().map(|claimed| claimed.memory.as_mut().and_then(Storage::get_mut)).collect();
     let numbers = numbers(chain);
-    let mut places: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut positions: BTreeMap<usize, usize> = BTreeMap::new();
     let mut parts: Vec<ChainPart<'_>> = Vec::with_capacity(chain.len() + numbers.len());
     for (id, kernel, dtype) in &numbers {
-        places.insert(*id, parts.len());
+        positions.insert(*id, parts.len());
         parts.push(ChainPart { kernel, operands: SmallVec::new(), dtype: *dtype, to: None });
     }
-    for (Taken { storage, step, .. }, to) in chain.iter().zip(targets) {
-        let operands = step.inputs.iter().map(|input| match places.get(&input.storage.id()) {
+    for (ClaimedStep { storage, step, .. }, to) in chain.iter().zip(targets) {
+        let operands = step.inputs.iter().map(|input| match positions.get(&input.storage.id()) {
             Some(&at) => ChainOperand::Part(at),
             None => ChainOperand::Memory(View { storage: &input.storage, layout: &input.layout, dtype: input.dtype }),
         });
         let operands = operands.collect();
-        places.insert(storage.id(), parts.len());
+        positions.insert(storage.id(), parts.len());
         parts.push(ChainPart { kernel: &step.kernel, operands, dtype: step.dtype, to });
     }
-    chain.last().map_or(Ok(()), |Taken { step, .. }| pass(step, &parts))
+    chain.last().map_or(Ok(()), |ClaimedStep { step, .. }| pass(step, &parts))
 }
 
 fn evaluate(last: &Step, parts: &[ChainPart<'_>]) -> Result<()> {
@@ -457,15 +456,16 @@ fn evaluate(last: &Step, parts: &[ChainPart<'_>]) -> Result<()> {
     }
 }
 
-/// The numbers that the steps of a chain read and that nobody has written down, as kernels, with the identities of their
-/// storages. They are in the order in which they are read, and not in that of the identities, which are addresses: the same
-/// chain is the same program every time, and is compiled once.
-fn numbers(chain: &[Taken]) -> Vec<(usize, Kernel, DType)> {
+/// The pending numbers that the steps of a chain read, as kernels, with the ids of their storages. They are in the order in which
+/// they are read, and not in the order of the ids, which are addresses. So equal chains give equal programs, which are compiled
+/// once.
+fn numbers(chain: &[ClaimedStep]) -> Vec<(usize, Kernel, DType)> {
     let mut all: Vec<(usize, Kernel, DType)> = Vec::new();
-    for input in chain.iter().flat_map(|taken| &taken.step.inputs) {
+    for input in chain.iter().flat_map(|claimed| &claimed.step.inputs) {
         let Some(number) = input.storage.pending().and_then(|pending| pending.number) else { continue };
         let id = input.storage.id();
-        let known = all.iter().any(|(other, ..)| *other == id) || chain.iter().any(|taken| taken.storage.id() == id);
+        let known =
+            all.iter().any(|(other, ..)| *other == id) || chain.iter().any(|claimed| claimed.storage.id() == id);
         if !known {
             all.push((id, Kernel::Number(number), input.dtype));
         }

@@ -1,4 +1,4 @@
-//! Whether a thread's results have to be the same every time.
+//! Whether the operations of a thread must be deterministic.
 
 use std::cell::Cell;
 
@@ -6,10 +6,10 @@ thread_local! {
     static DETERMINISTIC: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Whether operations that this thread calls give the same bits every time, as they do unless told otherwise.
+/// Whether the operations of this thread are deterministic, which is the default: they give the same bits every time.
 ///
 /// ```
-/// use cotangent::{deterministic_algorithms, with_deterministic_algorithms};
+/// use cotangent::settings::{deterministic_algorithms, with_deterministic_algorithms};
 /// assert!(deterministic_algorithms());
 /// with_deterministic_algorithms(false, || assert!(!deterministic_algorithms()));
 /// ```
@@ -18,13 +18,12 @@ pub fn deterministic_algorithms() -> bool {
     DETERMINISTIC.get()
 }
 
-/// Runs `f` on this thread with operations that give the same bits every time, or with some that need not: sums of floats by index
-/// on a GPU, such as those of [`scatter_add`](crate::Tensor::scatter_add), of [`index_add`](crate::Tensor::index_add) and of the
-/// gradient of an embedding, are then added up in whatever order the GPU comes to them, which is faster. A backward pass takes what
-/// holds where it runs.
+/// Runs `f` on this thread with deterministic operations, or with faster nondeterministic ones: on a GPU, sums of floats by index,
+/// such as those of [`scatter_add`](crate::Tensor::scatter_add), [`index_add`](crate::Tensor::index_add) and the gradient of an
+/// embedding, are then accumulated in any order. A backward pass uses the setting of the thread where it runs.
 ///
 /// ```
-/// use cotangent::{Tensor, tensor, with_deterministic_algorithms};
+/// use cotangent::{Tensor, tensor, settings::with_deterministic_algorithms};
 /// let sums = with_deterministic_algorithms(false, || {
 ///     Tensor::zeros([2])?.scatter_add(0, &tensor!([0, 1, 0])?, &tensor!([1.0, 2.0, 3.0])?)
 /// })?;

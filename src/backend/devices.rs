@@ -1,4 +1,4 @@
-//! What can be asked of a device.
+//! Properties and synchronisation of devices.
 
 use super::check;
 #[cfg(feature = "cuda")]
@@ -6,7 +6,7 @@ use super::cuda::runtime::gpu::gpu;
 use crate::{Device, Result};
 use cotangent_macros::named;
 
-/// What a device is.
+/// The properties of a device.
 ///
 /// ```
 /// use cotangent::Device;
@@ -17,19 +17,19 @@ use cotangent_macros::named;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceProperties {
-    /// The name its maker gave it.
+    /// The manufacturer's name.
     pub name: String,
-    /// Bytes of its memory, where it has one of its own.
+    /// The size of its memory in bytes; `None` for the CPU.
     pub memory: Option<usize>,
     /// The compute capability of a GPU, as in `(9, 0)`.
     pub capability: Option<(u32, u32)>,
-    /// The multiprocessors of a GPU, or the threads that this process uses on the CPU.
+    /// The number of multiprocessors of a GPU, or of threads on the CPU.
     pub processors: usize,
 }
 
 impl Device {
-    /// Whether tensors can be put there: always on the CPU, on a GPU if this crate was built with the feature
-    /// `cuda`, and the GPU and its driver are there.
+    /// Whether the device can be used: the CPU always; a GPU if this crate was built with the feature `cuda`, and the GPU and its
+    /// driver are present.
     ///
     /// ```
     /// use cotangent::{Device, Tensor};
@@ -40,7 +40,7 @@ impl Device {
         check("is_available", self).is_ok()
     }
 
-    /// What it is.
+    /// The properties of the device.
     ///
     /// ```
     /// # use cotangent::Device;
@@ -49,7 +49,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// If it is not there.
+    /// If the device is not available.
     #[doc(alias = "get_device_properties")]
     #[named]
     pub fn properties(self) -> Result<DeviceProperties> {
@@ -66,13 +66,13 @@ impl Device {
             }
             device => {
                 check("properties", device)?;
-                let processors = crate::num_threads();
+                let processors = crate::backend::num_threads();
                 Ok(DeviceProperties { name: "cpu".to_string(), memory: None, capability: None, processors })
             }
         }
     }
 
-    /// Waits until all work asked for so far is done. The CPU's always is. Reading values waits by itself.
+    /// Waits until all submitted work is done. On the CPU this does nothing. Reading values waits automatically.
     ///
     /// ```
     /// use cotangent::{Device, Tensor};
@@ -85,7 +85,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// If the device is not there, or some of that work has failed.
+    /// If the device is not available, or some of that work has failed.
     #[named]
     pub fn synchronize(self) -> Result<()> {
         match self {

@@ -1,17 +1,17 @@
-//! The seam for the kernels that do several operations at once.
+//! Dispatch of fused kernels to the devices.
 
 #[cfg(feature = "cuda")]
 use super::cuda;
 #[cfg(not(feature = "cuda"))]
 use super::no_cuda;
 use super::spec::{AttentionInputs, Draw, MatmulPrecision, Targets};
-use super::{View, ViewMut, common_device, cpu, dispatch};
+use super::{View, ViewMut, common_device, cpu, dispatch, on_cpu};
 use crate::error::err;
 use crate::{DType, Device, Result, interrupt};
 
 /// `out = a · b`, plus `row` in every row. `a` is `[batch.., m, k]`, `b` `[batch.., k, n]`, of one dtype. `out` is contiguous
 /// and of the same dtype; on the CPU it is of a compute dtype, that of `a` and `b` or, for products of bf16, f32.
-/// Operands of bf16 are multiplied as `MatmulPrecision::Bf16`, where the device has that.
+/// Operands of bf16 are multiplied as with `MatmulPrecision::Bf16`, if the device supports it.
 pub(crate) fn matmul(
     op: &'static str,
     a: View<'_>,
@@ -47,7 +47,7 @@ pub(crate) fn layer_norm(
         cuda(n) => cuda::nn::rows::layer_norm(op, n, input, [weight, bias], eps, stats, out))
 }
 
-/// Into how many pieces [`layer_norm_backward`] cuts the rows: their sizes alone decide.
+/// The number of pieces into which [`layer_norm_backward`] splits the rows. It depends only on the sizes.
 pub(crate) fn layer_norm_pieces(device: Device, rows: usize, len: usize) -> usize {
     match device {
         #[cfg(feature = "cuda")]
@@ -56,8 +56,8 @@ pub(crate) fn layer_norm_pieces(device: Device, rows: usize, len: usize) -> usiz
     }
 }
 
-/// The cotangents: of `input` `[R, D]` into `input_grad`, and for each of the pieces that [`layer_norm_pieces`] asks for
-/// the sums over its rows of `g · normalised` and of `g` into `sums` `[pieces, 2, D]`, which is of the compute dtype.
+/// The cotangents: of `input` `[R, D]` into `input_grad`, and for each of the [`layer_norm_pieces`] the sums over its rows of
+/// `g · normalised` and of `g` into `sums` `[pieces, 2, D]`, which is of the compute dtype.
 pub(crate) fn layer_norm_backward(
     op: &'static str,
     [input, g, stats]: [View<'_>; 3],
@@ -72,8 +72,8 @@ pub(crate) fn layer_norm_backward(
 }
 
 /// With `x` a row of `logits` `[R, C]`: its greatest element and the inverse of `Σ exp(x - greatest)` into `stats`
-/// `[R, 2]`, the row's loss into `loss` `[R]`, and its weight, if it counts, into `counted` `[R]`, which only a GPU is
-/// given. All three are of the compute dtype of `logits`. A GPU reports classes out of range later.
+/// `[R, 2]`, the row's loss into `loss` `[R]`, and its weight, 0 if it is ignored, into `counted` `[R]`, which is only for GPUs.
+/// All three are of the compute dtype of `logits`. A GPU reports classes out of range later.
 pub(crate) fn cross_entropy(
     op: &'static str,
     logits: View<'_>,
@@ -88,13 +88,13 @@ pub(crate) fn cross_entropy(
         (Device::Cpu, _) => interrupt::caught(op, || cpu::nn::cross_entropy::forward(op, logits, targets, stats, loss)),
         #[cfg(feature = "cuda")]
         (Device::Cuda(n), Some(counted)) => cuda::nn::rows::cross_entropy(op, n, logits, targets, stats, loss, counted),
-        (device, _) => Err(err!(Backend, op, "there is nowhere on {device} to put the rows' weights")),
+        (device, _) => Err(err!(Backend, op, "the kernel for {device} needs a buffer for the weights of the rows")),
     }
 }
 
-/// The cotangent of `logits`, from those of the rows' losses, `g` `[R, 1]`, and what [`cross_entropy`] found; `total` is the
-/// sum of the classes' weights, if these count, which only a GPU asks for. Without `logits`, `out` holds them and they are
-/// written over.
+/// The cotangent of `logits`, from those of the rows' losses, `g` `[R, 1]`, and the `stats` of [`cross_entropy`]. `total` is the
+/// sum of the class weights, if they are used, which only a GPU needs. Without `logits`, `out` holds them and they are
+/// overwritten.
 pub(crate) fn cross_entropy_backward(
     op: &'static str,
     targets: Targets<'_>,
@@ -110,8 +110,7 @@ pub(crate) fn cross_entropy_backward(
         cuda(n) => cuda::nn::rows::cross_entropy_backward(op, n, targets, logits, [stats, g], total, out))
 }
 
-/// The dtype in which a device's fused kernel takes operands of `dtype`, if it has one for rows of so many elements in tensors
-/// of this rank.
+/// The dtype in which a device's fused attention kernel takes operands of `dtype`; `None` if it has none for these sizes and rank.
 pub(crate) fn attention_dtype(
     device: Device,
     dtype: DType,
@@ -119,7 +118,7 @@ pub(crate) fn attention_dtype(
     scale: f64,
 ) -> Option<DType> {
     match device {
-        Device::Cpu => Some(cpu::runtime::convert::compute_dtype(dtype)),
+        Device::Cpu => Some(dtype.compute_dtype()),
         #[cfg(feature = "cuda")]
         Device::Cuda(_) => cuda::nn::attention::fits(size, value_size, rank, scale).then_some(dtype),
         #[cfg(not(feature = "cuda"))]
@@ -130,8 +129,8 @@ pub(crate) fn attention_dtype(
     }
 }
 
-/// Writes the result, `[batch.., T, E]`, and the logarithms of the softmax's sums, `[batch.., T]`; both contiguous, but for
-/// the result on a GPU. The sums and the mask are of the compute dtype.
+/// Writes the result, `[batch.., T, E]`, and the LSE, the logarithms of the softmax's sums, `[batch.., T]`. Both are contiguous,
+/// except the result on a GPU. The sums and the mask are of the compute dtype.
 pub(crate) fn attention(
     op: &'static str,
     inputs: &AttentionInputs<'_>,
@@ -144,7 +143,7 @@ pub(crate) fn attention(
         cuda(n) => cuda::nn::attention::forward(op, n, inputs, sums, out))
 }
 
-/// Writes the cotangents of query, key and value that are asked for, given those of the result; all contiguous.
+/// Writes the requested cotangents of query, key and value, given that of the result; all contiguous.
 pub(crate) fn attention_backward(
     op: &'static str,
     inputs: &AttentionInputs<'_>,
@@ -157,10 +156,54 @@ pub(crate) fn attention_backward(
         cuda(n) => cuda::nn::attention::backward(op, n, inputs, [sums, out, g], grads))
 }
 
-/// Fills contiguous elements with the draw of a seed that starts at the counter `offset`. On the CPU halves are not
-/// drawn directly.
+/// Fills contiguous elements with random numbers of a seed, from the counter `offset` on. On the CPU half precision is not
+/// supported directly.
 pub(crate) fn draw(op: &'static str, draw: Draw, (seed, offset): (u64, u64), out: &mut ViewMut<'_>) -> Result<()> {
     dispatch!(op, out.device(),
         cpu => cpu::elementwise::copy::draw(op, draw, (seed, offset), out),
         cuda(n) => cuda::elementwise::random::draw(op, n, draw, seed, offset, out))
+}
+
+/// The mean and the variance of each channel into `stats` `[C, 2]`, of `input` `[N, C, L]`. CPU only.
+pub(crate) fn batch_norm_stats(op: &'static str, input: View<'_>, stats: &mut ViewMut<'_>) -> Result<()> {
+    on_cpu(op, [input.device(), stats.device()])?;
+    interrupt::caught(op, || cpu::nn::batch_norm::stats(op, input, stats))
+}
+
+/// As [`cpu::nn::batch_norm::backward`]. CPU only.
+pub(crate) fn batch_norm_backward(
+    op: &'static str,
+    inputs: [View<'_>; 3],
+    input_grad: Option<&mut ViewMut<'_>>,
+    sums: &mut ViewMut<'_>,
+) -> Result<()> {
+    on_cpu(op, inputs.iter().map(View::device).chain([sums.device()]))?;
+    interrupt::caught(op, || cpu::nn::batch_norm::backward(op, inputs, input_grad, sums))
+}
+
+/// As [`cpu::nn::group_norm::forward`]. CPU only.
+pub(crate) fn group_norm(
+    op: &'static str,
+    input: View<'_>,
+    each: usize,
+    affine: [Option<View<'_>>; 2],
+    eps: f64,
+    stats: &mut ViewMut<'_>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    on_cpu(op, [input.device(), stats.device(), out.device()])?;
+    interrupt::caught(op, || cpu::nn::group_norm::forward(op, input, each, affine, eps, stats, out))
+}
+
+/// As [`cpu::nn::group_norm::backward`]. CPU only.
+pub(crate) fn group_norm_backward(
+    op: &'static str,
+    inputs: [View<'_>; 3],
+    each: usize,
+    weight: Option<View<'_>>,
+    input_grad: Option<&mut ViewMut<'_>>,
+    sums: &mut ViewMut<'_>,
+) -> Result<()> {
+    on_cpu(op, inputs.iter().map(View::device).chain([sums.device()]))?;
+    interrupt::caught(op, || cpu::nn::group_norm::backward(op, inputs, each, weight, input_grad, sums))
 }

@@ -1,7 +1,7 @@
-//! Kernels over strided buffers. They know storage, layout and dtype, and neither gradients nor the names of operations.
+//! Kernels over strided buffers. They know storage, layout and dtype, but not gradients.
 //!
-//! This module is the seam between tensors and devices: it takes [`View`]s and hands them to the device's kernels. Nothing
-//! is ever copied between devices here: a kernel that a device lacks is an error that names the operation.
+//! This module dispatches from tensors to devices: it takes [`View`]s and passes them to the device's kernels. Nothing is copied
+//! between devices here. A kernel that a device lacks is an error that names the operation.
 
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
@@ -9,16 +9,22 @@ pub(crate) mod cuda;
 pub(crate) mod deferred;
 pub(crate) mod deterministic;
 mod devices;
+pub(crate) mod events;
 mod fused;
 pub(crate) mod spec;
 mod view;
 
+pub(crate) use cpu::elementwise::copy::read as read_on_cpu;
 pub(crate) use cpu::index::Indices;
 pub(crate) use cpu::linalg::matmul::has_bf16;
+pub(crate) use cpu::nn::optim as optim_on_cpu;
+pub(crate) use cpu::runtime::simd;
+pub use cpu::runtime::threads::{num_threads, set_num_threads, with_num_threads};
 pub use devices::DeviceProperties;
 pub(crate) use fused::{
-    attention, attention_backward, attention_dtype, cross_entropy, cross_entropy_backward, draw, layer_norm,
-    layer_norm_backward, layer_norm_pieces, matmul,
+    attention, attention_backward, attention_dtype, batch_norm_backward, batch_norm_stats, cross_entropy,
+    cross_entropy_backward, draw, group_norm, group_norm_backward, layer_norm, layer_norm_backward, layer_norm_pieces,
+    matmul,
 };
 pub(crate) use spec::{Draw, Triangle};
 pub(crate) use view::{View, ViewMut};
@@ -30,7 +36,7 @@ use crate::storage::Storage;
 use crate::{DType, Device, Result, Scalar, Shape};
 use spec::{CenteredReduce, Extreme, Formula, IndexFold, Reduce, SoftmaxKind};
 
-/// Hands a call to the kernels of a device.
+/// Dispatches a call to the kernels of a device.
 macro_rules! dispatch {
     ($op:expr, $device:expr, cpu => $cpu:expr, cuda($ordinal:ident) => $cuda:expr) => {
         match $device {
@@ -45,8 +51,8 @@ macro_rules! dispatch {
 
 use dispatch;
 
-/// Calls the kernel of this name that the device of these views has: `kernel!("sort" on [x, out]: index::sort::sort(x, 1, out))`
-/// is `cpu::index::sort::sort(op, x, 1, out)`, or the function of that name in `cuda`, which takes the GPU's ordinal second.
+/// Calls the kernel of this name for the device of the views: `kernel!("sort" on [x, out]: index::sort::sort(x, 1, out))` is
+/// `cpu::index::sort::sort(op, x, 1, out)`, or the function of that path in `cuda`, which takes the GPU's ordinal second.
 macro_rules! kernel {
     ($op:literal on [$first:ident $(, $other:ident)*]: $($kernel:ident)::+($($arg:expr),* $(,)?)) => {
         match $crate::backend::common_device($op, $first.device(), [$($other.device()),*])? {
@@ -60,18 +66,18 @@ macro_rules! kernel {
 }
 pub(crate) use kernel;
 
-/// Why a GPU cannot be used by a program that was built without its kernels.
+/// The error for a GPU if the crate was built without the feature `cuda`.
 #[cfg(not(feature = "cuda"))]
 pub(crate) fn no_cuda(op: &'static str, ordinal: usize) -> Error {
-    err!(Device, op, "cuda:{ordinal} cannot be used: cotangent was built without its feature `cuda`")
+    err!(Device, op, "cuda:{ordinal} is not available: cotangent was built without the feature `cuda`")
 }
 
-/// Refuses a device that is not there.
+/// Refuses a device that does not exist.
 pub(crate) fn check(op: &'static str, device: Device) -> Result<()> {
     dispatch!(op, device, cpu => Ok(()), cuda(n) => cuda::runtime::gpu::gpu(op, n).map(drop))
 }
 
-/// Whether this thread records work for a device instead of doing it.
+/// Whether this thread records work for a device instead of running it.
 pub(crate) fn is_recording(device: Device) -> bool {
     #[cfg(feature = "cuda")]
     return cuda::runtime::capture::is_recording(device);
@@ -82,7 +88,7 @@ pub(crate) fn is_recording(device: Device) -> bool {
     }
 }
 
-/// Whether convolutions of this dtype give results whose channels come last.
+/// Whether convolutions of this dtype return channels-last results.
 pub(crate) fn conv_channels_last(device: Device, dtype: DType) -> bool {
     #[cfg(feature = "cuda")]
     return device != Device::Cpu && cuda::nn::conv::channels_last(dtype);
@@ -93,7 +99,7 @@ pub(crate) fn conv_channels_last(device: Device, dtype: DType) -> bool {
     }
 }
 
-/// Whether the kernels of convolutions leave the bias to an operation of its own.
+/// Whether the bias of convolutions is added by a separate operation.
 pub(crate) fn conv_leaves_bias(device: Device) -> bool {
     #[cfg(feature = "cuda")]
     return device != Device::Cpu && cuda::nn::conv::leaves_bias();
@@ -104,9 +110,9 @@ pub(crate) fn conv_leaves_bias(device: Device) -> bool {
     }
 }
 
-/// Refuses what the CPU's kernels cannot reach.
+/// Refuses tensors that are not on the CPU.
 pub(crate) fn on_cpu(op: &'static str, devices: impl IntoIterator<Item = Device>) -> Result<()> {
-    let missing = |device| Err(err!(Device, op, "there is no kernel for this on {device}"));
+    let missing = |device| Err(err!(Device, op, "not implemented on {device}"));
     devices.into_iter().find(|&device| device != Device::Cpu).map_or(Ok(()), missing)
 }
 
@@ -115,7 +121,7 @@ pub(crate) fn on_cpu(op: &'static str, devices: impl IntoIterator<Item = Device>
 pub(crate) fn common_device(op: &'static str, a: Device, others: impl IntoIterator<Item = Device>) -> Result<Device> {
     for b in others {
         if b != a {
-            return Err(err!(Device, op, "one tensor is on {a}, the other on {b}: use to_device"));
+            return Err(err!(Device, op, "tensors must be on one device, got {a} and {b}: use to_device"));
         }
     }
     Ok(a)
@@ -161,7 +167,7 @@ pub(crate) fn read(op: &'static str, from: View<'_>, position: usize) -> Result<
         cuda(n) => cuda::runtime::memory::read(op, n, from, position))
 }
 
-/// Puts one number everywhere.
+/// Fills with one number.
 pub(crate) fn fill(op: &'static str, to: &mut ViewMut<'_>, value: Scalar) -> Result<()> {
     dispatch!(op, to.device(),
         cpu => {
@@ -171,7 +177,7 @@ pub(crate) fn fill(op: &'static str, to: &mut ViewMut<'_>, value: Scalar) -> Res
         cuda(n) => cuda::elementwise::chain::fill(op, n, to, value))
 }
 
-/// The bytes of contiguous elements, from one device to another.
+/// Copies contiguous elements from one device to another.
 pub(crate) fn transfer(op: &'static str, from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
     match (from.device(), to.device()) {
         (a, b) if a == b => copy(op, from, to),
@@ -184,8 +190,8 @@ pub(crate) fn transfer(op: &'static str, from: View<'_>, to: &mut ViewMut<'_>) -
     }
 }
 
-/// Folds the dimensions `dims` of `input`. `out` is contiguous and has the other dimensions in their order, between
-/// which sizes of 1 make no difference; it is not `input`'s storage. Sums and products of nothing are 0 and 1.
+/// Reduces the dimensions `dims` of `input`. `out` is contiguous and has the other dimensions in their order, possibly with
+/// dimensions of size 1 between them; it does not share `input`'s storage. Empty sums and products are 0 and 1.
 pub(crate) fn reduce(
     op: &'static str,
     by: Reduce,
@@ -198,8 +204,8 @@ pub(crate) fn reduce(
         cuda(n) => cuda::reduce::reduce(op, n, by, input, dims, out))
 }
 
-/// As [`reduce`], of elements that may be pending: they are folded as they are computed. False, and nothing has happened,
-/// if they are not pending or the device has no way to do so.
+/// As [`reduce`], for pending elements, which are reduced as they are computed. Returns false, without any effect, if they are not
+/// pending or the device does not support this.
 pub(crate) fn reduce_deferred(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<bool> {
     match input.device() {
         Device::Cpu => crate::interrupt::caught("reduce", || cpu::reduce::reduce_deferred(by, input, dims, out)),
@@ -207,8 +213,8 @@ pub(crate) fn reduce_deferred(by: Reduce, input: View<'_>, dims: &[usize], out: 
     }
 }
 
-/// As [`reduce`], with a center for each result: `center` is contiguous, has as many elements as `out`, and is of the
-/// compute dtype of the input, which is one of floats. There are elements in the input.
+/// As [`reduce`], with a center for each result: `center` is contiguous, has as many elements as `out`, and is of the compute dtype
+/// of the input, which is floating point. The input is not empty.
 pub(crate) fn reduce_centered(
     op: &'static str,
     by: CenteredReduce,
@@ -222,9 +228,8 @@ pub(crate) fn reduce_centered(
         cuda(n) => cuda::reduce::reduce_centered(op, n, by, input, dims, center, out))
 }
 
-/// Writes the extremes over the dimensions `dims` to `values`, if they are asked for, and the numbers they have among
-/// the elements they were chosen from, counted in row-major order, to `indices`. Of several the first is taken, and a
-/// NaN before everything else. There are elements to choose from.
+/// Writes the extremes over the dimensions `dims` to `values`, if given, and their flat row-major indices within `dims` to
+/// `indices`. Of equal extremes the first is taken, and a NaN before everything else. The reduced dimensions are not empty.
 pub(crate) fn arg(
     op: &'static str,
     which: Extreme,
@@ -238,7 +243,7 @@ pub(crate) fn arg(
         cuda(n) => cuda::reduce::arg(op, n, which, input, dims, values, indices))
 }
 
-/// `kind` of rows along `dim`; without one every element is a row. All have one shape and dtype.
+/// `kind` of the rows along `dim`; without `dim` every element is a row. All views have one shape and dtype.
 pub(crate) fn softmax<const N: usize>(
     op: &'static str,
     kind: SoftmaxKind,
@@ -265,9 +270,9 @@ pub(crate) fn gather(
         cuda(n) => cuda::index::gather(op, n, x, dim, indices, out))
 }
 
-/// `out[.., indices[.., j, ..], ..]` becomes it and `source[.., j, ..]` along `dim`, in the order of `j`. The indices broadcast
-/// to the shape of `source`. Both have the same dtype; to do arithmetic it is one of the compute dtypes. With a `base`, of the
-/// shape of `out`, this begins with its elements in place of those of `out`, which is contiguous.
+/// Folds `source[.., j, ..]` into `out[.., indices[.., j, ..], ..]` along `dim`, in the order of `j`. The indices broadcast
+/// to the shape of `source`. Both have the same dtype, which must be a compute dtype for arithmetic. With a `base` of the shape of
+/// `out`, this starts from its elements instead of those of `out`, which is contiguous.
 pub(crate) fn index_fold(
     op: &'static str,
     by: IndexFold,
@@ -286,24 +291,23 @@ pub(crate) fn index_fold(
         cuda(n) => cuda::index::fold::index_fold(op, n, by, base, out, dim, indices, source))
 }
 
-/// Integers along a dimension of `size`, of which negative ones count from its end, into contiguous memory. One that is outside
-/// stays so; on a GPU it is reported when that is next waited for, and becomes one that is outside of any dimension.
+/// Wraps negative indices of a dimension of `size`, into contiguous memory. An index out of range stays out of range. On a GPU it is
+/// reported at the next synchronisation, and becomes an index that is out of range for any dimension.
 pub(crate) fn wrap_indices(op: &'static str, x: View<'_>, size: usize, out: &mut ViewMut<'_>) -> Result<()> {
     dispatch!(op, common_device(op, x.device(), [out.device()])?,
         cpu => cpu::index::wrap(op, x, size, out),
         cuda(n) => cuda::index::wrap(op, n, x, size, out))
 }
 
-/// The order of the rows of a matrix by their first elements, then by their second, and so on, as their numbers in `order`, which
-/// is contiguous and `i64`. Rows that are equal stay in their order.
+/// The lexicographic order of the rows of a matrix, as row indices in `order`, which is contiguous and `i64`. The order is stable.
 pub(crate) fn order_rows(op: &'static str, x: View<'_>, order: &mut ViewMut<'_>) -> Result<()> {
     dispatch!(op, common_device(op, x.device(), [order.device()])?,
         cpu => cpu::index::sort::order_rows(op, x, order),
         cuda(n) => cuda::index::sort::order_rows(op, n, x, order))
 }
 
-/// The indices of the true elements of a contiguous mask, as a tensor of `(how many, dimensions)` in row-major order, and how
-/// many there are. `shape` has as many elements as the mask, and need not be its own.
+/// The indices of the true elements of a contiguous mask, as a tensor of shape `[count, rank]` in row-major order, and their count.
+/// The mask is read with `shape`, which has as many elements.
 pub(crate) fn nonzero(op: &'static str, mask: View<'_>, shape: &Shape) -> Result<(Storage, usize)> {
     dispatch!(op, mask.device(),
         cpu => cpu::index::nonzero::nonzero(op, mask, shape),
@@ -318,4 +322,10 @@ pub(crate) fn triangle(op: &'static str, x: View<'_>, triangle: Triangle, out: &
             cpu::index::rows_within(x, |row| triangle.columns(row, columns), out)
         },
         cuda(n) => cuda::index::triangle(op, n, x, triangle, out))
+}
+
+/// Contiguous `i64` in ascending order. CPU only.
+pub(crate) fn sort_integers(op: &'static str, x: View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+    on_cpu(op, [x.device(), out.device()])?;
+    crate::interrupt::caught(op, || cpu::index::sort::sort_integers(op, x, out))
 }

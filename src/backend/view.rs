@@ -1,4 +1,4 @@
-//! What kernels are given: bytes with a layout and a dtype, to read or to write.
+//! The arguments of kernels: memory with a layout and a dtype, to read or to write.
 
 use crate::layout::Layout;
 use crate::storage::Storage;
@@ -14,7 +14,7 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Where the elements are.
+    /// The device of the elements.
     pub fn device(&self) -> Device {
         self.storage.device()
     }
@@ -48,7 +48,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Elements to write, which nobody else can see meanwhile and of which no two share a position.
+/// Elements to write. Nothing else accesses them meanwhile, and no two share a position.
 pub(crate) struct ViewMut<'a> {
     ptr: *mut u8,
     device: Device,
@@ -58,24 +58,24 @@ pub(crate) struct ViewMut<'a> {
 }
 
 impl<'a> ViewMut<'a> {
-    /// Fails if the storage has other owners; the caller copies before it comes here.
+    /// Fails if the storage has other owners; the caller copies it before.
     #[inline(always)]
     pub fn new(op: &'static str, storage: &'a mut Storage, layout: &'a Layout, dtype: DType) -> Result<ViewMut<'a>> {
-        let ptr = storage.get_mut().ok_or_else(|| err!(Backend, op, "shared memory cannot be written to"))?;
+        let ptr = storage.get_mut().ok_or_else(|| err!(Backend, op, "cannot write to shared memory"))?;
         Ok(ViewMut { ptr, device: storage.device(), layout, dtype, _borrow: PhantomData })
     }
 
-    /// A part of the elements: `layout` is made from this one's.
+    /// A part of the elements. `layout` must be derived from this one's.
     pub fn part<'b>(&'b mut self, layout: &'b Layout) -> ViewMut<'b> {
         ViewMut { ptr: self.ptr, device: self.device, layout, dtype: self.dtype, _borrow: PhantomData }
     }
 
-    /// The same bytes as elements of another dtype, under a layout that was made for these from this one's.
+    /// The same bytes as elements of another dtype. `layout` must be derived from this one's for that dtype.
     pub fn part_as<'b>(&'b mut self, layout: &'b Layout, dtype: DType) -> ViewMut<'b> {
         ViewMut { ptr: self.ptr, device: self.device, layout, dtype, _borrow: PhantomData }
     }
 
-    /// Where the elements are.
+    /// The device of the elements.
     pub fn device(&self) -> Device {
         self.device
     }

@@ -1,4 +1,4 @@
-//! Items made into batches.
+//! Collation of items into batches.
 
 use crate::error::{bail, err};
 use crate::{Complex, Element, Result, Tensor};
@@ -6,19 +6,19 @@ use half::{bf16, f16};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// Items that several of make a batch: PyTorch's `default_collate`.
+/// Items that can be collated into a batch: PyTorch's `default_collate`.
 ///
 /// | items | batch |
 /// | --- | --- |
-/// | [`Tensor`] of a shape | [`Tensor`] with one more dimension in front |
-/// | number, `bool` | [`Tensor`] of one dimension, of the same dtype; of `usize` and `isize` an `i64` one |
+/// | [`Tensor`], all of one shape | [`Tensor`], stacked along a new first dimension |
+/// | number, `bool` | 1-D [`Tensor`] of the same dtype; `i64` for `usize` and `isize` |
 /// | `Vec` or array of n numbers | [`Tensor`] of shape `[batch, n]` |
-/// | tuple, `Vec<Tensor>`, array of tensors, map | the same, each place by itself |
-/// | `Option` | `None` if all are, `Some` batch if none is |
+/// | tuple, `Vec<Tensor>`, array of tensors, map | the same, collated element by element |
+/// | `Option` | `None` if all items are `None`, `Some` batch if all are `Some` |
 /// | `String`, `&str` | `Vec` of them |
 ///
-/// A type of one's own can have an implementation, too. Where there is none, or another batch is wanted, the loader takes a
-/// function: [`DataLoader::with_collate`](super::DataLoader::with_collate).
+/// Implement it for custom types. For other batches, give the loader a function:
+/// [`DataLoader::with_collate`](super::DataLoader::with_collate).
 ///
 /// ```
 /// use cotangent::{Result, Tensor, data::Collate};
@@ -39,13 +39,13 @@ use std::hash::Hash;
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 pub trait Collate: Sized {
-    /// What they make.
+    /// The type of the batch.
     type Batch;
 
-    /// Makes a batch of the items, in their order. A loader gives at least one.
+    /// Collates the items in order. A loader passes at least one.
     ///
     /// # Errors
-    /// If they do not fit together.
+    /// If the items do not fit together.
     fn collate(items: Vec<Self>) -> Result<Self::Batch>;
 }
 
@@ -61,8 +61,8 @@ impl Collate for Tensor {
                 bail!(
                     Shape,
                     OP,
-                    "the first item of the batch is {}{:?} and item {at} is {}{:?}: make them alike, or give the loader a \
-                     function that does",
+                    "items of a batch must have the same dtype and shape: the first is {}{:?}, item {at} is {}{:?}; give \
+                     the loader a collate function otherwise",
                     first.dtype(),
                     first.shape(),
                     x.dtype(),
@@ -74,14 +74,19 @@ impl Collate for Tensor {
     }
 }
 
-/// Lists of `n` numbers each: one row for each.
+/// Lists of equal length as the rows of a matrix.
 fn rows<T: Element>(lists: &[impl AsRef<[T]>]) -> Result<Tensor> {
     let n = lists.first().map_or(0, |list| list.as_ref().len());
     let mut all = Vec::with_capacity(n * lists.len());
     for (at, list) in lists.iter().enumerate() {
         let list = list.as_ref();
         if list.len() != n {
-            bail!(Shape, OP, "the first item of the batch has {n} numbers and item {at} has {}", list.len());
+            bail!(
+                Shape,
+                OP,
+                "items of a batch must have the same length: the first has {n}, item {at} has {}",
+                list.len()
+            );
         }
         all.extend_from_slice(list);
     }
@@ -154,18 +159,23 @@ impl Collate for () {
     }
 }
 
-/// Each place of lists by itself.
+/// Collates lists element by element.
 fn by_place<T: Collate>(lists: Vec<Vec<T>>) -> Result<Vec<T::Batch>> {
     let n = lists.first().map_or(0, Vec::len);
     let count = lists.len();
-    let mut places: Vec<Vec<T>> = (0..n).map(|_| Vec::with_capacity(count)).collect();
+    let mut positions: Vec<Vec<T>> = (0..n).map(|_| Vec::with_capacity(count)).collect();
     for (at, list) in lists.into_iter().enumerate() {
         if list.len() != n {
-            bail!(Shape, OP, "the first item of the batch has {n} places and item {at} has {}", list.len());
+            bail!(
+                Shape,
+                OP,
+                "items of a batch must have the same length: the first has {n}, item {at} has {}",
+                list.len()
+            );
         }
-        places.iter_mut().zip(list).for_each(|(place, item)| place.push(item));
+        positions.iter_mut().zip(list).for_each(|(position, item)| position.push(item));
     }
-    places.into_iter().map(Collate::collate).collect()
+    positions.into_iter().map(Collate::collate).collect()
 }
 
 impl Collate for Vec<Tensor> {
@@ -181,7 +191,7 @@ impl<const N: usize> Collate for [Tensor; N] {
 
     fn collate(items: Vec<[Tensor; N]>) -> Result<[Tensor; N]> {
         let batch = by_place(items.into_iter().map(Vec::from).collect())?;
-        batch.try_into().map_err(|_| err!(Value, OP, "a batch of no items has no tensors"))
+        batch.try_into().map_err(|_| err!(Value, OP, "batch must have at least one item, got none"))
     }
 }
 
@@ -194,7 +204,7 @@ impl<T: Collate> Collate for Option<T> {
         match some.len() {
             0 => Ok(None),
             n if n == count => T::collate(some).map(Some),
-            n => bail!(Value, OP, "{n} of {count} items are there and the others are None: that makes no batch"),
+            n => bail!(Value, OP, "items of a batch must be all Some or all None, got {n} Some of {count}"),
         }
     }
 }
@@ -208,13 +218,14 @@ macro_rules! maps {
                 let mut lists: $map<K, Vec<V>> = $map::new();
                 for (at, item) in items.into_iter().enumerate() {
                     if at > 0 && item.len() != lists.len() {
-                        bail!(Value, OP, "item {at} of the batch has {} keys, and the first {}", item.len(), lists.len());
+                        let (first, own) = (lists.len(), item.len());
+                        bail!(Value, OP, "items of a batch must have the same keys: the first has {first}, item {at} has {own}");
                     }
                     for (key, value) in item {
                         match lists.get_mut(&key) {
                             Some(list) => list.push(value),
                             None if at == 0 => drop(lists.insert(key, vec![value])),
-                            None => bail!(Value, OP, "item {at} of the batch has a key {key:?}, and the first has none"),
+                            None => bail!(Value, OP, "items of a batch must have the same keys: item {at} has {key:?}, the first does not"),
                         }
                     }
                 }
@@ -253,8 +264,8 @@ tuples! {
     (A 0, B 1, C 2, D 3, E 4, F 5);
 }
 
-/// A batch whose tensors a loader can bring to a device: [`DataLoader::to_device`](super::DataLoader::to_device). All that
-/// [`Collate`] makes of the crate's own types is one.
+/// A batch whose tensors a loader can move to a device: [`DataLoader::to_device`](super::DataLoader::to_device). All
+/// batches of the crate's own types implement it.
 ///
 /// ```
 /// use cotangent::{Result, Tensor, data::Batch};
@@ -271,10 +282,10 @@ tuples! {
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 pub trait Batch: Sized {
-    /// The batch with each of its tensors replaced by what `f` makes of it.
+    /// Applies `f` to each tensor of the batch.
     ///
     /// # Errors
-    /// Those of `f`.
+    /// The errors of `f`.
     fn map_tensors(self, f: &mut dyn FnMut(Tensor) -> Result<Tensor>) -> Result<Self>;
 }
 
@@ -293,7 +304,7 @@ impl<T: Batch> Batch for Vec<T> {
 impl<T: Batch, const N: usize> Batch for [T; N] {
     fn map_tensors(self, f: &mut dyn FnMut(Tensor) -> Result<Tensor>) -> Result<[T; N]> {
         let all = Vec::from(self).map_tensors(f)?;
-        all.try_into().map_err(|_| err!(Value, OP, "a batch of {N} parts lost some of them"))
+        all.try_into().map_err(|_| err!(Value, OP, "batch must keep its {N} parts"))
     }
 }
 

@@ -40,7 +40,7 @@ impl CsvOptions {
         Self::default()
     }
 
-    /// What stands between cells. Unless set: `b','`.
+    /// The separator of cells. Unless set: `b','`.
     pub fn delimiter(mut self, delimiter: u8) -> Self {
         self.delimiter = delimiter;
         self
@@ -52,20 +52,20 @@ impl CsvOptions {
         self
     }
 
-    /// What a line begins with that is to be left out. Unless set: no line is.
+    /// The first byte of comment lines, which are skipped. Unless set: no comments.
     pub fn comment(mut self, comment: impl Into<Option<u8>>) -> Self {
         self.comment = comment.into();
         self
     }
 
-    /// Cells that stand for a number that is not there: they become NaN in [`Csv::numbers`]. Unless set, they are errors.
+    /// Cells that mark a missing number: they become NaN in [`Csv::numbers`]. Unless set, they are errors.
     pub fn missing(mut self, missing: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.missing = missing.into_iter().map(Into::into).collect();
         self
     }
 }
 
-/// A table from a CSV file. Its columns become tensors, which are a dataset together:
+/// A table from a CSV file, whose columns convert to tensors:
 ///
 /// ```
 /// use cotangent::data::{Csv, CsvOptions, DataLoader};
@@ -82,12 +82,12 @@ pub struct Csv {
     from: String,
     names: Vec<String>,
     missing: Vec<String>,
-    /// Each with its line.
+    /// The rows with their line numbers.
     rows: Vec<(usize, csv::StringRecord)>,
     columns: usize,
 }
 
-/// A column, by its name or its number from 0 on.
+/// A column, by name or by index from 0.
 ///
 /// ```
 /// use cotangent::data::CsvColumn;
@@ -97,7 +97,7 @@ pub struct Csv {
 pub enum CsvColumn<'a> {
     /// The column of this name in the header.
     Name(&'a str),
-    /// The column with this number.
+    /// The column at this index.
     Number(usize),
 }
 
@@ -148,7 +148,7 @@ impl Csv {
         read(&files::read_all(OP, path)?, &options.into(), path.display().to_string())
     }
 
-    /// The table in a text.
+    /// Parses a table from text.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -157,7 +157,7 @@ impl Csv {
         read(text.as_bytes(), &options.into(), "the text".to_string())
     }
 
-    /// The names of the columns; none if there is no header.
+    /// The names of the columns, empty without a header.
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -172,7 +172,7 @@ impl Csv {
         self.rows.is_empty()
     }
 
-    /// A column, each of its cells as a `T`.
+    /// A column with each cell parsed as a `T`.
     ///
     /// ```
     /// use cotangent::data::{Csv, CsvOptions};
@@ -185,7 +185,7 @@ impl Csv {
     /// ```
     ///
     /// # Errors
-    /// If there is no such column, or a cell is not a `T`; the error says in which line.
+    /// If there is no such column, or a cell does not parse; the error names the line.
     #[named("Csv::column")]
     pub fn column<'a, T: FromStr<Err: Display>>(&self, column: impl Into<CsvColumn<'a>>) -> Result<Vec<T>> {
         let column = column.into();
@@ -215,7 +215,7 @@ impl Csv {
     /// Columns of numbers: `[rows, columns]`, as `f32`.
     ///
     /// # Errors
-    /// As [`column`](Self::column). Cells that stand for missing numbers are to be named by [`CsvOptions::missing`].
+    /// As [`column`](Self::column). Declare cells that mark missing numbers with [`CsvOptions::missing`].
     #[named("Csv::numbers")]
     pub fn numbers<'a>(&self, columns: impl IntoIterator<Item = impl Into<CsvColumn<'a>>>) -> Result<Tensor> {
         let columns = columns.into_iter().map(Into::into).map(|column| Ok((column, self.find(column)?)));
@@ -237,7 +237,7 @@ impl Csv {
         cell.parse().map_err(|e| self.wrong(line, column, cell, &e))
     }
 
-    /// A column of words: the number of each, `[rows]` as `i64`, and the words in their order.
+    /// A column of categories: the category index of each row, `[rows]` as `i64`, and the sorted category names.
     ///
     /// # Errors
     /// If there is no such column.
@@ -256,16 +256,27 @@ impl Csv {
         match column {
             CsvColumn::Number(number) if number < self.columns => Ok(number),
             CsvColumn::Number(number) => {
-                bail!(Index, "Csv", "{}: there is no column {number} among {}", self.from, self.columns)
+                bail!(Index, "Csv", "{}: column {number} is out of range for {} columns", self.from, self.columns)
             }
             CsvColumn::Name(name) => {
                 let mut found = (0..self.names.len()).filter(|&at| self.names[at] == name);
                 match (found.next(), found.next()) {
                     (Some(at), None) => Ok(at),
                     (Some(at), Some(_)) => {
-                        bail!(Value, "Csv", "{}: several columns are named {name:?}, {at} is the first", self.from)
+                        bail!(
+                            Value,
+                            "Csv",
+                            "{}: several columns are named {name:?}: use its number, the first is {at}",
+                            self.from
+                        )
                     }
-                    (None, _) => bail!(Value, "Csv", "{}: no column is named {name:?}: {:?}", self.from, self.names),
+                    (None, _) => bail!(
+                        Value,
+                        "Csv",
+                        "{}: no column is named {name:?}, the names are {:?}",
+                        self.from,
+                        self.names
+                    ),
                 }
             }
         }
@@ -297,8 +308,8 @@ fn read(text: &[u8], options: &CsvOptions, from: String) -> Result<Csv> {
     Ok(Csv { from, names, missing: options.missing.clone(), rows, columns })
 }
 
-/// The lines of rows, which are asked for in their order. The reader's own position of a row is before the empty lines and
-/// comments that come before it.
+/// The line numbers of rows, which must be queried in order. The reader's own position of a row lies before the empty lines
+/// and comments that precede it.
 struct Lines<'a> {
     text: &'a [u8],
     comment: Option<u8>,
@@ -329,7 +340,7 @@ impl Lines<'_> {
 fn said(error: &csv::Error, lines: &mut Lines<'_>) -> String {
     match error.kind() {
         csv::ErrorKind::UnequalLengths { pos: Some(pos), expected_len, len } => {
-            format!("line {} has {len} cells, and the first line has {expected_len}", lines.of(pos))
+            format!("line {}: expected {expected_len} cells, as in the first line, got {len}", lines.of(pos))
         }
         csv::ErrorKind::Utf8 { pos: Some(pos), err } => {
             format!("line {}, column {}: {err}", lines.of(pos), err.field())

@@ -5,10 +5,10 @@ use crate::error::{bail, err, named};
 use crate::{Error, ErrorKind, Result, Tensor};
 use std::sync::Arc;
 
-/// Items by index: what a [`DataLoader`](super::DataLoader) makes batches of.
+/// A dataset of items by index, which a [`DataLoader`](super::DataLoader) collates into batches.
 ///
-/// A [`Tensor`] is one, of its rows, and a tuple of tensors one of tuples of rows: `(images, labels)` has items
-/// `(image, label)`. So are `Vec`s, arrays and slices, whose items are cloned. For others, implement two methods:
+/// A [`Tensor`] is a dataset of its rows, and a tuple of tensors one of tuples of rows: `(images, labels)` has items
+/// `(image, label)`. `Vec`s, arrays and slices are datasets of cloned items. For other data, implement two methods:
 ///
 /// ```
 /// use cotangent::{Result, Tensor, data::{DataLoader, Dataset}};
@@ -34,11 +34,11 @@ use std::sync::Arc;
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
-/// Random draws in `get_item` that name no [`Generator`](crate::Generator) follow from the loader's seed, the epoch and the
-/// index alone, whatever thread calls it.
-// The names are Python's with a reason: a method `get` would stand before that of slices on every `Vec`.
+/// Random numbers drawn in `get_item` without an explicit [`Generator`](crate::Generator) depend only on the loader's seed,
+/// the epoch and the index, not on the thread.
+// Not named `get`: that would shadow the method of slices on every `Vec`.
 pub trait Dataset: Send + Sync {
-    /// What an item is.
+    /// The type of an item.
     type Item;
 
     /// The number of items.
@@ -47,14 +47,14 @@ pub trait Dataset: Send + Sync {
     /// The item with an index below [`len`](Self::len): Python's `__getitem__`.
     ///
     /// # Errors
-    /// Whatever is wrong with it. A loader hands the error on, with the index.
+    /// Any error of the dataset. A loader passes it on with the index.
     fn get_item(&self, index: usize) -> Result<Self::Item>;
 
-    /// A batch of items. To be written only where it can be made faster than item by item, as for tensors; the result is
-    /// the same.
+    /// A collated batch of items. Override it only to be faster than item by item, as for tensors; the result must be the
+    /// same.
     ///
     /// # Errors
-    /// If one of the items cannot be had, or they do not fit together.
+    /// If an item fails, or the items cannot be collated.
     fn get_batch(&self, indices: &[usize]) -> Result<<Self::Item as Collate>::Batch>
     where
         Self::Item: Collate,
@@ -67,8 +67,7 @@ pub trait Dataset: Send + Sync {
         self.len() == 0
     }
 
-    /// The dataset whose items are made of these by `f`. It is called each time an item is asked for, in the threads of the
-    /// loader.
+    /// Applies `f` to each item. It runs each time an item is read, in the threads of the loader.
     ///
     /// ```
     /// use cotangent::data::Dataset;
@@ -83,7 +82,7 @@ pub trait Dataset: Send + Sync {
         Map { dataset: self, f }
     }
 
-    /// The items of this dataset in pairs with those of another.
+    /// Pairs the items with those of another dataset.
     ///
     /// ```
     /// use cotangent::{Tensor, data::Dataset};
@@ -93,14 +92,14 @@ pub trait Dataset: Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// If they do not have equally many items.
+    /// If the lengths differ.
     #[track_caller]
     fn zip<D: Dataset>(self, other: D) -> Result<Zip<Self, D>>
     where
         Self: Sized,
     {
         if self.len() != other.len() {
-            let message = format!("{} items make no pairs with {}", self.len(), other.len());
+            let message = format!("datasets must have the same length, got {} and {}", self.len(), other.len());
             return Err(Error::new(ErrorKind::Shape, "zip", message));
         }
         Ok(Zip { first: self, second: other })
@@ -116,7 +115,7 @@ pub trait Dataset: Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// If an index is too large.
+    /// If an index is out of range.
     #[track_caller]
     fn subset(self, indices: impl Into<Vec<usize>>) -> Result<Subset<Self>>
     where
@@ -126,7 +125,7 @@ pub trait Dataset: Send + Sync {
     }
 }
 
-/// Items one after the other, each under its own generator.
+/// Reads items in order, each under its own generator.
 pub(super) fn items<D: Dataset + ?Sized>(dataset: &D, indices: &[usize]) -> Result<Vec<D::Item>> {
     indices.iter().map(|&index| draw::item(index, || dataset.get_item(index))).collect()
 }
@@ -135,7 +134,7 @@ fn too_large(index: usize, len: usize) -> Error {
     err!(Index, "get_item", "index {index} is out of range for {len} items")
 }
 
-/// What [`Dataset::map`] makes.
+/// The dataset returned by [`Dataset::map`].
 #[derive(Clone, Debug)]
 pub struct Map<D, F> {
     dataset: D,
@@ -154,7 +153,7 @@ impl<D: Dataset, U, F: Fn(D::Item) -> Result<U> + Send + Sync> Dataset for Map<D
     }
 }
 
-/// A dataset of `len` items that `f` makes from their indices.
+/// A dataset of `len` items, computed by `f` from the index.
 ///
 /// ```
 /// use cotangent::{Tensor, data::{self, Dataset}};
@@ -166,7 +165,7 @@ pub fn from_fn<T, F: Fn(usize) -> Result<T> + Send + Sync>(len: usize, f: F) -> 
     FromFn { len, f }
 }
 
-/// What [`from_fn`] makes.
+/// The dataset returned by [`from_fn`].
 #[derive(Clone, Debug)]
 pub struct FromFn<F> {
     len: usize,
@@ -249,7 +248,7 @@ impl Dataset for Tensor {
     type Item = Tensor;
 
     fn len(&self) -> usize {
-        // A tensor without dimensions has no rows; the one that it claims to have is an error when it is asked for.
+        // A 0-d tensor counts as one row, so that reading it is an error and not an empty epoch.
         self.shape().first().copied().unwrap_or(1)
     }
 
@@ -269,7 +268,7 @@ impl Dataset for Tensor {
         }
         let consecutive = indices.windows(2).all(|pair| pair[0] + 1 == pair[1]);
         match indices.first() {
-            // A view of the rows, which nobody can change under the dataset.
+            // A view of the rows: changing the batch does not change the dataset.
             Some(&first) if consecutive => self.narrow(0, first as isize, indices.len()),
             _ => {
                 let indices: Vec<i64> = indices.iter().map(|&index| index as i64).collect();
@@ -282,13 +281,13 @@ impl Dataset for Tensor {
 
 fn check_rows(x: &Tensor) -> Result<()> {
     if x.rank() == 0 {
-        bail!(Shape, "get_item", "a tensor without dimensions has no rows to make items of");
+        bail!(Shape, "get_item", "tensor must have at least 1 dimension, got shape []");
     }
     Ok(())
 }
 
-/// Tensors of equally many rows, of which an item has one each: PyTorch's `TensorDataset`. Where it is known how many
-/// tensors there are, a tuple of them is a dataset as well, and its items are tuples.
+/// Tensors with the same number of rows; an item has one row of each: PyTorch's `TensorDataset`. For a fixed number of
+/// tensors a tuple is a dataset as well, whose items are tuples.
 ///
 /// ```
 /// use cotangent::{Tensor, data::{DataLoader, Dataset, TensorDataset}};
@@ -307,19 +306,19 @@ pub struct TensorDataset {
 }
 
 impl TensorDataset {
-    /// The dataset of the rows of some tensors.
+    /// A dataset of the rows of `tensors`.
     ///
     /// # Errors
-    /// If there are none, one has no dimensions, or they differ in their number of rows.
+    /// If there are no tensors, a tensor is 0-d, or the numbers of rows differ.
     #[cotangent_macros::named("TensorDataset::new")]
     pub fn new(tensors: impl Into<Vec<Tensor>>) -> Result<TensorDataset> {
         let tensors = tensors.into();
         let Some(first) = tensors.first() else {
-            bail!(Value, "TensorDataset::new", "no tensors were given");
+            bail!(Value, "TensorDataset::new", "expected at least one tensor, got none");
         };
         if tensors.iter().any(|x| x.rank() == 0 || x.shape()[0] != first.shape()[0]) {
             let shapes: Vec<_> = tensors.iter().map(Tensor::shape).collect();
-            bail!(Shape, "TensorDataset::new", "tensors of shapes {shapes:?} do not have equally many rows");
+            bail!(Shape, "TensorDataset::new", "tensors must have the same number of rows, got shapes {shapes:?}");
         }
         Ok(TensorDataset { tensors })
     }
@@ -348,7 +347,7 @@ impl Dataset for TensorDataset {
 
 macro_rules! tuples {
     ($(($($at:tt $tensor:ident),+);)+) => {$(
-        /// The items are tuples of rows. If the tensors do not have equally many, each item is an error.
+        /// The items are tuples of rows. If the numbers of rows differ, each item is an error.
         impl Dataset for ($($tensor,)+) {
             type Item = ($($tensor,)+);
 
@@ -377,12 +376,12 @@ tuples! {
 fn check_tuple(tensors: &[&Tensor]) -> Result<()> {
     if tensors.iter().any(|x| x.rank() == 0 || x.shape()[0] != tensors[0].shape()[0]) {
         let shapes: Vec<_> = tensors.iter().map(|x| x.shape()).collect();
-        bail!(Shape, "get_item", "tensors of shapes {shapes:?} do not have equally many rows");
+        bail!(Shape, "get_item", "tensors must have the same number of rows, got shapes {shapes:?}");
     }
     Ok(())
 }
 
-/// What [`Dataset::zip`] makes.
+/// The dataset returned by [`Dataset::zip`].
 #[derive(Clone, Debug)]
 pub struct Zip<A, B> {
     first: A,

@@ -68,7 +68,7 @@ impl Digits {
         self.len() == 0
     }
 
-    /// Shuffles by the seed and holds out a part: what to train on, and `held_out` images to test on.
+    /// Shuffles by `seed` and splits into training images and `held_out` test images.
     ///
     /// ```
     /// let (train, test) = cotangent::data::digits()?.split(360, 0)?;
@@ -77,11 +77,11 @@ impl Digits {
     /// ```
     ///
     /// # Errors
-    /// If there are not that many images.
+    /// If `held_out` exceeds the number of images.
     #[named]
     pub fn split(&self, held_out: usize, seed: u64) -> Result<(Digits, Digits)> {
         if held_out > self.len() {
-            bail!(Value, "split", "{held_out} images cannot be held out of {}", self.len());
+            bail!(Value, "split", "held_out must be at most {}, got {held_out}", self.len());
         }
         let order = shuffled(self.len(), &mut Generator::seed(seed))?;
         let (test, train) = (order.narrow(0, 0, held_out)?, order.narrow(0, held_out as isize, self.len() - held_out)?);
@@ -103,7 +103,7 @@ impl Digits {
         Ok(Digits { images: self.images.index_select(0, positions)?, labels: self.labels.index_select(0, positions)? })
     }
 
-    /// The positions of all images in a random order, in pieces of `size` (the last may be shorter): an epoch.
+    /// The positions of all images in a random order, split into batches of `size`; the last may be shorter.
     ///
     /// ```
     /// use cotangent::{Generator, data};

@@ -1,7 +1,7 @@
-//! What a dataset knows of the loader that asks it for an item: which item it is, and the random numbers that belong to it.
+//! The state of the loader while it reads an item: the index, and the random numbers of the item.
 //!
-//! An item is made under a generator of its own, whose seed follows from the loader's seed, the epoch and the item's index.
-//! So random draws in [`Dataset::get_item`](super::Dataset::get_item) do not depend on which thread makes them, or when.
+//! Each item is read under its own generator, seeded by the loader's seed, the epoch and the item's index. So random numbers
+//! drawn in [`Dataset::get_item`](super::Dataset::get_item) do not depend on the thread or on the timing.
 
 use crate::error::bail;
 use crate::random::{self, Generator, with_generator};
@@ -10,18 +10,18 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is the same for all items of an epoch.
+/// The state that all items of an epoch share.
 #[derive(Clone)]
 pub(super) struct Epoch {
     /// The seed of the epoch, from that of the loader.
     pub(super) key: u64,
-    /// Whether nobody waits for the items any more.
+    /// Whether the iterator was dropped.
     pub(super) stop: Arc<AtomicBool>,
 }
 
 thread_local! {
     static EPOCH: RefCell<Option<Epoch>> = const { RefCell::new(None) };
-    /// The item that this thread is making.
+    /// The index of the item that this thread is reading.
     static AT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
@@ -38,7 +38,7 @@ pub(super) fn in_epoch<R>(epoch: &Epoch, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Makes the item with an index by `f`. An error of it bears the index.
+/// Reads an item by `f`. Errors get the index.
 pub(super) fn item<T>(index: usize, f: impl FnOnce() -> Result<T>) -> Result<T> {
     let epoch = EPOCH.with_borrow(Clone::clone);
     begin_item(index);
@@ -50,27 +50,27 @@ pub(super) fn item<T>(index: usize, f: impl FnOnce() -> Result<T>) -> Result<T> 
     made.map_err(|error| of_item(index, error))
 }
 
-/// Makes a batch by `f`, under a generator that belongs to its number. Those of its items are others.
+/// Makes a batch by `f` under a generator seeded by its number. Its items have their own generators.
 pub(super) fn batch<T>(key: u64, number: usize, f: impl FnOnce() -> Result<T>) -> Result<T> {
     with_generator(&mut Generator::seed(mix(!key, number as u64)), f)
 }
 
-/// An error as one of an item.
+/// Adds the index of an item to an error.
 pub(super) fn of_item(index: usize, error: Error) -> Error {
     error.inside().context(format_args!("item {index}"))
 }
 
-/// Notes that this thread is making an item.
+/// Notes that this thread is reading an item.
 pub(super) fn begin_item(index: usize) {
     AT.set(Some(index));
 }
 
-/// The item that this thread was making last.
+/// The item that this thread read last.
 pub(super) fn last_item() -> Option<usize> {
     AT.get()
 }
 
-/// A seed made of two numbers: the steps of SplitMix64 from one to the other.
+/// Mixes two numbers into a seed by the steps of SplitMix64.
 pub(super) fn mix(seed: u64, number: u64) -> u64 {
     let mut z = seed ^ number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -78,13 +78,13 @@ pub(super) fn mix(seed: u64, number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A seed from the generator in force on this thread.
+/// A seed from the current generator of this thread.
 pub(super) fn fresh_seed() -> u64 {
     let (seed, offset) = random::next_range(1);
     mix(seed, offset)
 }
 
-/// Numbers in `[0, 1)` from the generator in force on this thread.
+/// Numbers in `[0, 1)` from the current generator of this thread.
 pub(super) fn uniforms<const N: usize>() -> [f64; N] {
     let (seed, offset) = random::next_range(random::counters(N as u64, random::PER_COUNTER_64));
     let mut out = [0.0; N];
@@ -106,13 +106,13 @@ pub(super) fn below(n: usize) -> usize {
     out[0] as usize
 }
 
-/// Whether something of probability `p` happens.
+/// True with probability `p`.
 pub(super) fn happens(p: f64) -> bool {
     let [u] = uniforms();
     u < p
 }
 
-/// The elements in a random order.
+/// Shuffles the elements.
 pub(super) fn shuffle<T>(items: &mut [T], generator: &mut Generator) {
     const WORDS: usize = 1024;
     let mut words = [0; WORDS];

@@ -6,17 +6,17 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// What gzip makes of a byte at best: a block of 258 equal bytes takes two bits.
+/// The highest compression ratio of gzip: 258 equal bytes take two bits.
 const MOST_PER_BYTE: u64 = 1032;
 
-/// The contents of a file, of a gzip file those that it holds.
+/// The contents of a file, decompressed if it is gzipped.
 pub(super) struct Contents {
     pub(super) reader: Box<dyn BufRead + Send>,
-    /// They are no longer than this.
+    /// An upper bound of their length.
     pub(super) most: u64,
 }
 
-/// Opens a file; whether it is compressed is seen by its first bytes.
+/// Opens a file. Gzip is detected by the first bytes.
 pub(super) fn open(op: &'static str, path: &Path) -> Result<Contents> {
     let failed = |e| Error::io(op, path, e);
     let file = File::open(path).map_err(failed)?;
@@ -26,7 +26,7 @@ pub(super) fn open(op: &'static str, path: &Path) -> Result<Contents> {
     }
     let mut reader = BufReader::with_capacity(1 << 16, file);
     let zipped = reader.fill_buf().map_err(failed)?.starts_with(&[0x1f, 0x8b]);
-    // Of a pipe the length is not known.
+    // The length of a pipe is unknown.
     let len = if meta.is_file() { meta.len() } else { u64::MAX };
     Ok(if zipped {
         let reader = Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(reader)));

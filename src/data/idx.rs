@@ -1,5 +1,5 @@
-//! IDX files, the format of MNIST: four bytes that say the dtype and the number of dimensions, the sizes, then the elements.
-//! Gzipped files are read as they are.
+//! IDX files, the format of MNIST: four bytes with the dtype and the number of dimensions, the sizes, then the elements.
+//! Gzipped files are decompressed.
 //!
 //! ```
 //! use cotangent::data::idx;
@@ -21,10 +21,10 @@ use std::path::Path;
 
 const OP: &str = "idx::load";
 
-/// More dimensions than any file has.
+/// The most dimensions that are read.
 const MOST_DIMS: u8 = 16;
 
-/// What is reserved before any of the elements is seen.
+/// The most bytes that are reserved before the elements are read.
 const FIRST_RESERVE: u64 = 1 << 20;
 
 /// Loads the tensor of an IDX file.
@@ -40,7 +40,7 @@ fn read(path: &Path) -> Result<Tensor> {
     let at = path.display();
     let Contents { mut reader, most } = files::open(OP, path)?;
     let failed = |e: std::io::Error| match e.kind() {
-        ErrorKind::UnexpectedEof => err!(Format, OP, "{at}: the file ends too early"),
+        ErrorKind::UnexpectedEof => err!(Format, OP, "{at}: unexpected end of file"),
         _ => Error::io(OP, path, e),
     };
     let mut magic = [0; 4];
@@ -59,20 +59,20 @@ fn read(path: &Path) -> Result<Tensor> {
         0x0B => 2,
         0x0C | 0x0D => 4,
         0x0E => 8,
-        _ => bail!(Format, OP, "{at}: {kind:#04x} is no dtype of IDX files"),
+        _ => bail!(Format, OP, "{at}: unknown dtype code {kind:#04x}"),
     };
     let bytes = shape.iter().try_fold(size, |bytes: u64, &n| bytes.checked_mul(n as u64));
     let Some(bytes) = bytes.filter(|&bytes| bytes <= most) else {
-        bail!(Format, OP, "{at}: its header says {shape:?} elements, and a file of its length does not hold them");
+        bail!(Format, OP, "{at}: file is too short for the shape {shape:?} in its header");
     };
-    // As much memory as there are elements, and not as the header says.
+    // Memory grows with the elements that are read, not with the size in the header.
     let mut data = Vec::with_capacity(bytes.min(FIRST_RESERVE) as usize);
     reader.by_ref().take(bytes).read_to_end(&mut data).map_err(failed)?;
     if data.len() as u64 != bytes {
-        bail!(Format, OP, "{at}: its header says {shape:?}, {bytes} bytes, and {} follow", data.len());
+        bail!(Format, OP, "{at}: expected {bytes} bytes of elements for shape {shape:?}, got {}", data.len());
     }
     if reader.read(&mut [0]).map_err(failed)? != 0 {
-        bail!(Format, OP, "{at}: more follows than the {bytes} bytes of {shape:?} that its header says");
+        bail!(Format, OP, "{at}: expected {bytes} bytes of elements for shape {shape:?}, got more");
     }
     match kind {
         0x08 => Tensor::from_vec(data, shape),

@@ -1,4 +1,4 @@
-//! Datasets without indices: items one after the other.
+//! Iterable datasets.
 
 use super::draw;
 use crate::Result;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 /// The items of an [`IterableDataset`].
 pub type Items<T> = Box<dyn Iterator<Item = Result<T>> + Send>;
 
-/// Items one after the other, where they have no index or their number is not known: lines of a stream, records of many
+/// A dataset that is iterated over, for items without an index or of unknown number: lines of a stream, records of many
 /// files, an endless generator.
 ///
-/// A function that gives an iterator is one:
+/// A function that returns an iterator is an iterable dataset:
 ///
 /// ```
 /// use cotangent::data::{DataLoader, IterableDataset};
@@ -21,20 +21,20 @@ pub type Items<T> = Box<dyn Iterator<Item = Result<T>> + Send>;
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
-/// The workers of a loader take turns at one iterator, so every item comes once, however many there are. What takes long
-/// is best left to the loader's collate function, which they run side by side.
+/// The workers of a loader share one iterator, so each item comes once. Put slow work into the loader's collate function,
+/// which the workers run in parallel.
 pub trait IterableDataset: Send + Sync {
-    /// What an item is.
+    /// The type of an item.
     type Item;
 
-    /// The items of an epoch. Random draws in here and in the iterator that name no [`Generator`](crate::Generator) follow
-    /// from the loader's seed and the epoch.
+    /// The items of an epoch. Random numbers drawn here and in the iterator without an explicit
+    /// [`Generator`](crate::Generator) depend only on the loader's seed and the epoch.
     ///
     /// # Errors
-    /// Whatever hinders it.
+    /// Any error of the dataset.
     fn iter(&self) -> Result<Items<Self::Item>>;
 
-    /// The dataset of what `f` makes of the items.
+    /// Applies `f` to each item.
     fn map_items<U: 'static, F>(self, f: F) -> MapItems<Self, F>
     where
         Self: Sized,
@@ -43,8 +43,8 @@ pub trait IterableDataset: Send + Sync {
         MapItems { dataset: self, f: Arc::new(f) }
     }
 
-    /// The items in another order: each is drawn from `buffer` that were read ahead. The larger the buffer, the more
-    /// they are mixed; with as many as there are items, any order is equally likely.
+    /// Shuffles with a buffer: each item is drawn at random from `buffer` items that were read ahead. A larger buffer
+    /// shuffles better; one as large as the dataset makes all orders equally likely.
     ///
     /// ```
     /// use cotangent::data::{DataLoader, IterableDataset};
@@ -92,7 +92,7 @@ impl<T> IterableDataset for Box<dyn IterableDataset<Item = T>> {
     }
 }
 
-/// What [`IterableDataset::map_items`] makes.
+/// The dataset returned by [`IterableDataset::map_items`].
 #[derive(Debug)]
 pub struct MapItems<D, F> {
     dataset: D,
@@ -113,7 +113,7 @@ where
     }
 }
 
-/// The items of several datasets, one dataset after the other.
+/// Concatenates iterable datasets.
 ///
 /// ```
 /// use cotangent::data::{ChainDataset, IterableDataset};
@@ -128,7 +128,7 @@ pub struct ChainDataset<D> {
 }
 
 impl<D: IterableDataset> ChainDataset<D> {
-    /// The datasets as one.
+    /// Concatenates the datasets in order.
     pub fn new(datasets: impl Into<Vec<D>>) -> ChainDataset<D> {
         ChainDataset { datasets: datasets.into().into() }
     }
@@ -141,7 +141,7 @@ where
     type Item = D::Item;
 
     fn iter(&self) -> Result<Items<D::Item>> {
-        // A dataset is opened when its turn comes: of many files one is open at a time.
+        // A dataset is opened after the one before has ended, so that one file is open at a time.
         let datasets = self.datasets.clone();
         Ok(Box::new((0..datasets.len()).flat_map(move |at| -> Items<D::Item> {
             datasets[at].iter().unwrap_or_else(|error| Box::new(std::iter::once(error).map(Err)))
@@ -149,7 +149,7 @@ where
     }
 }
 
-/// What [`IterableDataset::shuffle_buffer`] makes.
+/// The dataset returned by [`IterableDataset::shuffle_buffer`].
 #[derive(Clone, Debug)]
 pub struct ShuffleBuffer<D> {
     dataset: D,

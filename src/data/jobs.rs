@@ -1,4 +1,4 @@
-//! The batches of an epoch as jobs, one after the other, for whoever has time to do them.
+//! The batches of an epoch as jobs, which the workers take in order.
 
 use super::draw::{self, in_epoch};
 use super::{Collate, Dataset, Items, IterableDataset};
@@ -9,12 +9,12 @@ use std::sync::Arc;
 /// Makes a batch.
 pub(super) type Job<B> = Box<dyn FnOnce() -> Result<B>>;
 
-/// The batches of an epoch that are not made yet.
+/// The remaining batches of an epoch.
 pub(super) trait Jobs<B>: Send {
     fn next(&mut self) -> Option<Job<B>>;
 }
 
-/// A dataset together with what makes its batches.
+/// A dataset with its way to make batches.
 pub(super) trait Indexed<B>: Send + Sync {
     fn len(&self) -> usize;
     fn fetch(&self, indices: &[usize]) -> Result<B>;
@@ -51,9 +51,9 @@ impl<D: Dataset, B, F: Fn(Vec<D::Item>) -> Result<B> + Send + Sync> Indexed<B> f
 
 /// The indices of an epoch.
 pub(super) enum Order {
-    /// So many at a time.
+    /// Batches of `batch_size` indices.
     Even { indices: Vec<usize>, batch_size: usize, drop_last: bool },
-    /// Those of each batch.
+    /// The indices of each batch.
     Lists(Vec<Vec<usize>>),
 }
 
@@ -84,7 +84,7 @@ impl Order {
     }
 }
 
-/// How many batches `items` make.
+/// The number of batches that `items` make.
 pub(super) fn batches(items: usize, batch_size: usize, drop_last: bool) -> usize {
     if drop_last { items / batch_size } else { items.div_ceil(batch_size) }
 }
@@ -108,7 +108,7 @@ impl<B: 'static> Jobs<B> for IndexedJobs<B> {
     }
 }
 
-/// A dataset without indices, together with what makes its batches.
+/// An iterable dataset with its way to make batches.
 pub(super) trait Open<B>: Send + Sync {
     fn open(&self, epoch: &draw::Epoch, batch_size: usize, drop_last: bool) -> Result<Box<dyn Jobs<B>>>;
 }
@@ -134,11 +134,11 @@ struct IterableJobs<T, F> {
     items: Items<T>,
     collate: Arc<F>,
     epoch: draw::Epoch,
-    /// Of the random draws of the iterator, from one item to the next.
+    /// The random numbers of the iterator, which continue from item to item.
     generator: Generator,
     batch_size: usize,
     drop_last: bool,
-    /// Items and batches that were taken.
+    /// The numbers of items and batches read so far.
     taken: usize,
     batches: usize,
     ended: bool,
@@ -148,7 +148,7 @@ impl<T: 'static, B, F: Fn(Vec<T>) -> Result<B> + Send + Sync + 'static> Jobs<B> 
     fn next(&mut self) -> Option<Job<B>> {
         let mut batch = Vec::new();
         while batch.len() < self.batch_size && !self.ended {
-            // Nothing more is asked of an iterator that has ended, failed or panicked.
+            // An iterator that has ended, failed or panicked is not called again.
             self.ended = true;
             let (items, generator, number) = (&mut self.items, &mut self.generator, self.taken);
             let next = in_epoch(&self.epoch, || {
@@ -167,7 +167,7 @@ impl<T: 'static, B, F: Fn(Vec<T>) -> Result<B> + Send + Sync + 'static> Jobs<B> 
         }
         let (key, number, collate) = (self.epoch.key, self.batches, self.collate.clone());
         self.batches += 1;
-        // Made by the thread that has taken the items, as they need not be `Send`.
+        // Runs on the thread that has read the items, as they need not be `Send`.
         Some(Box::new(move || draw::batch(key, number, || collate(batch))))
     }
 }

@@ -1,4 +1,4 @@
-//! Lines of JSON.
+//! JSON Lines files.
 
 use super::{Dataset, Items, files};
 use crate::error::err;
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 const OP: &str = "Jsonl::open";
 
-/// A file with a JSON value on each line, gzipped or not: the text is held in memory, and a line is parsed when it is asked
-/// for. Empty lines are left out. The items are values of JSON, or of any type that serde reads.
+/// A file with a JSON value on each line, gzipped or not. The text is held in memory, and a line is parsed when it is read.
+/// Empty lines are skipped. The items are JSON values, or of any type that serde deserializes.
 ///
 /// ```
 /// use cotangent::data::{Dataset, Jsonl};
@@ -32,13 +32,13 @@ const OP: &str = "Jsonl::open";
 pub struct Jsonl<T = Value> {
     path: PathBuf,
     text: Vec<u8>,
-    /// Of each value its line in the file, from 1 on, and where that begins and ends.
+    /// The line number (from 1), start and end of each value.
     lines: Vec<(usize, usize, usize)>,
     item: PhantomData<fn() -> T>,
 }
 
 impl<T: DeserializeOwned> Jsonl<T> {
-    /// Reads a file. What its lines hold is looked at when they are asked for.
+    /// Reads a file. Its lines are parsed later, when items are read.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -57,8 +57,7 @@ impl<T: DeserializeOwned> Jsonl<T> {
         Ok(Jsonl { path, text, lines, item: PhantomData })
     }
 
-    /// The values of a file that is too large for the memory, one after the other: an
-    /// [`IterableDataset`](super::IterableDataset).
+    /// Streams the values of a file that is too large for memory: an [`IterableDataset`](super::IterableDataset).
     ///
     /// ```no_run
     /// use cotangent::data::{DataLoader, IterableDataset, Jsonl};
@@ -89,7 +88,7 @@ impl<T: DeserializeOwned> Dataset for Jsonl<T> {
     }
 }
 
-/// What [`Jsonl::stream`] makes.
+/// The dataset returned by [`Jsonl::stream`].
 #[derive(Clone, Debug)]
 pub struct JsonlStream<T = Value> {
     path: PathBuf,

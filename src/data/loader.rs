@@ -1,4 +1,4 @@
-//! The loader: batches of a dataset, epoch by epoch.
+//! The data loader.
 
 use super::draw::{self, Epoch, in_epoch};
 use super::jobs::{self, ByDefault, ByFunction, Indexed, IndexedJobs, Iterable, Jobs, Open, Order};
@@ -6,7 +6,7 @@ use super::workers::Workers;
 use super::{Batch, Collate, DataLoaderOptions, DataLoaderState, Dataset, IterableDataset};
 use super::{RandomSampler, Sampler, SequentialSampler};
 use crate::error::{bail, named};
-use crate::place::Place;
+use crate::location::Location;
 use crate::{Device, Error, Generator, Result};
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(super) const OP: &str = "DataLoader";
 
-/// Batches of a dataset, epoch by epoch.
+/// Loads batches of a dataset. Each iteration is one epoch.
 ///
 /// ```
 /// use cotangent::{Tensor, data::{DataLoader, DataLoaderOptions}};
@@ -30,12 +30,12 @@ pub(super) const OP: &str = "DataLoader";
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
-/// Each iteration is the next epoch, with another random order. A batch that cannot be made is an `Err` in its place that
-/// names the item; the iteration goes on after it. A panic of a worker is such an error as well. When an iterator is
-/// dropped, its threads are ended first; they finish the item that they are at.
+/// Every epoch has a new random order. A batch that fails is an `Err` that names the item; the iteration continues after
+/// it. A panic of a worker is such an error as well. Dropping an iterator ends its threads after the items that they are
+/// reading.
 ///
-/// [`state`](Self::state) says where the loader is, in the middle of an epoch, too, and [`restore`](Self::restore) lets
-/// another go on from there with the same batches.
+/// [`state`](Self::state) returns the position of the loader, also within an epoch. [`restore`](Self::restore) lets another
+/// loader continue from there with the same batches.
 pub struct DataLoader<B> {
     source: Source<B>,
     options: DataLoaderOptions,
@@ -43,7 +43,7 @@ pub struct DataLoader<B> {
     progress: Arc<Mutex<Progress>>,
 }
 
-/// What is done to a batch after it is made.
+/// A function that is applied to each batch.
 pub(super) type Finish<B> = Arc<dyn Fn(B) -> Result<B> + Send + Sync>;
 
 enum Source<B> {
@@ -51,25 +51,25 @@ enum Source<B> {
     Iterable(Arc<dyn Open<B>>),
 }
 
-/// Where the loader is.
+/// The position of the loader.
 struct Progress {
     seed: u64,
     epoch: usize,
-    /// Batches of the epoch that were handed out.
+    /// Batches of the epoch returned so far.
     position: usize,
-    /// The number of the latest iteration, whose progress this is.
+    /// The number of the latest iteration, to which this belongs.
     iteration: u64,
-    /// Whether that iteration is not at its end.
+    /// Whether that iteration has not ended.
     running: bool,
 }
 
 fn lock(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
-    // Nothing of the user's runs under the lock.
+    // No user code runs under the lock.
     progress.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<B: Send + 'static> DataLoader<B> {
-    /// A loader of batches of `batch_size` items, in their order.
+    /// A loader of batches of `batch_size` items, in order.
     ///
     /// ```
     /// use cotangent::{Tensor, data::DataLoader};
@@ -111,7 +111,7 @@ impl<B: Send + 'static> DataLoader<B> {
         named(OP, Self::made(Source::Indexed(Arc::new(ByDefault(dataset))), options.into()))
     }
 
-    /// A loader whose batches are made by a function: it gets the items of each.
+    /// A loader with a custom collate function, which gets the items of a batch.
     ///
     /// ```
     /// use cotangent::{Tensor, data::DataLoader};
@@ -137,7 +137,7 @@ impl<B: Send + 'static> DataLoader<B> {
         named(OP, Self::made(Source::Indexed(Arc::new(ByFunction(dataset, collate))), options.into()))
     }
 
-    /// A loader of a dataset without indices.
+    /// A loader of an iterable dataset.
     ///
     /// ```
     /// use cotangent::data::{DataLoader, DataLoaderOptions};
@@ -148,7 +148,7 @@ impl<B: Send + 'static> DataLoader<B> {
     /// ```
     ///
     /// # Errors
-    /// As [`new_with`](Self::new_with); also if an order is asked for: see
+    /// As [`new_with`](Self::new_with); also if shuffling or a sampler is set: see
     /// [`shuffle_buffer`](IterableDataset::shuffle_buffer).
     #[track_caller]
     pub fn iterable<D>(dataset: D, options: impl Into<DataLoaderOptions>) -> Result<DataLoader<B>>
@@ -159,7 +159,7 @@ impl<B: Send + 'static> DataLoader<B> {
         Self::iterable_with_collate(dataset, options, D::Item::collate)
     }
 
-    /// As [`iterable`](Self::iterable), with a function that makes the batches. The workers run it side by side.
+    /// As [`iterable`](Self::iterable), with a custom collate function. The workers run it in parallel.
     ///
     /// ```
     /// use cotangent::data::DataLoader;
@@ -192,7 +192,7 @@ impl<B: Send + 'static> DataLoader<B> {
             bail!(
                 Value,
                 OP,
-                "an iterable dataset has its own order: leave out shuffle and samplers, and see shuffle_buffer"
+                "shuffle, sampler and batch_sampler cannot be set for an iterable dataset: use shuffle_buffer"
             );
         }
         let seed = options.seed.unwrap_or_else(draw::fresh_seed);
@@ -200,8 +200,8 @@ impl<B: Send + 'static> DataLoader<B> {
         Ok(DataLoader { source, options, finish: None, progress: Arc::new(Mutex::new(progress)) })
     }
 
-    /// The loader of the same batches on a device. On the way to a GPU they go through pinned memory and a
-    /// stream of their own, so that they are copied while the GPU computes; with workers, ahead of time.
+    /// Moves the batches to a device. Copies to a GPU go through pinned memory and a separate stream, so that they overlap
+    /// with computation; workers copy ahead of time.
     ///
     /// ```
     /// use cotangent::{Device, Tensor, data::{DataLoader, DataLoaderOptions}};
@@ -216,7 +216,7 @@ impl<B: Send + 'static> DataLoader<B> {
     /// ```
     ///
     /// # Errors
-    /// If the device is not there, or its streams are all in use.
+    /// If the device is not available, or its streams are all in use.
     #[track_caller]
     pub fn to_device(mut self, device: Device) -> Result<DataLoader<B>>
     where
@@ -226,7 +226,7 @@ impl<B: Send + 'static> DataLoader<B> {
         Ok(self)
     }
 
-    /// The number of batches in an epoch: `None` for iterable datasets, batch samplers and samplers that do not say.
+    /// The number of batches in an epoch: `None` for iterable datasets, batch samplers and samplers without a count.
     ///
     /// ```
     /// use cotangent::data::{DataLoader, DataLoaderOptions};
@@ -250,7 +250,7 @@ impl<B: Send + 'static> DataLoader<B> {
         self.options.batch_size.unwrap_or(1)
     }
 
-    /// The epoch that the loader is in, or, between two, that comes next.
+    /// The current epoch, or between two epochs the next one.
     ///
     /// ```
     /// let loader = cotangent::data::DataLoader::new(vec![1, 2, 3], 2)?;
@@ -262,7 +262,7 @@ impl<B: Send + 'static> DataLoader<B> {
         lock(&self.progress).epoch
     }
 
-    /// Lets the next iteration be this epoch.
+    /// Sets the epoch of the next iteration.
     ///
     /// ```
     /// use cotangent::data::{DataLoader, DataLoaderOptions};
@@ -275,12 +275,12 @@ impl<B: Send + 'static> DataLoader<B> {
     /// ```
     pub fn set_epoch(&self, epoch: usize) {
         let mut progress = lock(&self.progress);
-        // An iterator that goes on no longer counts.
+        // An iterator that is still in use no longer updates the progress.
         progress.iteration += 1;
         (progress.epoch, progress.position, progress.running) = (epoch, 0, false);
     }
 
-    /// Where the loader is: the epoch, the batches of it that the latest iterator has handed out, and the seed.
+    /// The position of the loader: the epoch, how many of its batches the latest iterator has returned, and the seed.
     ///
     /// ```
     /// use cotangent::data::{DataLoader, DataLoaderOptions};
@@ -309,10 +309,10 @@ impl<B: Send + 'static> DataLoader<B> {
         }
     }
 
-    /// Lets the next iteration go on from where a loader with this state was. It takes over the seed.
+    /// Lets the next iteration continue from a saved state, with its seed.
     ///
     /// # Errors
-    /// If that loader had another batch size or a dataset of another length.
+    /// If the saved loader had another batch size or a dataset of another length.
     #[track_caller]
     pub fn restore(&self, state: &DataLoaderState) -> Result<()> {
         named("DataLoader::restore", self.restored(state))
@@ -325,7 +325,13 @@ impl<B: Send + 'static> DataLoader<B> {
                 let items = items.map_or_else(|| "an unknown number of".to_string(), |items| items.to_string());
                 format!("{items} items in batches of {size}")
             };
-            bail!(Value, "DataLoader::restore", "the state is of {}, and this loader has {}", say(other), say(own));
+            bail!(
+                Value,
+                "DataLoader::restore",
+                "state must be of the same dataset and batch size, got {} for a loader of {}",
+                say(other),
+                say(own)
+            );
         }
         let mut progress = lock(&self.progress);
         progress.iteration += 1;
@@ -356,10 +362,17 @@ impl<B: Send + 'static> DataLoader<B> {
             Ok((maker, left)) => (maker, left),
             Err(error) => (Maker::Failed(Some(error)), None),
         };
-        DataLoaderIter { maker, left, position, place: Place::caller(), iteration, progress: self.progress.clone() }
+        DataLoaderIter {
+            maker,
+            left,
+            position,
+            location: Location::caller(),
+            iteration,
+            progress: self.progress.clone(),
+        }
     }
 
-    /// What makes the batches of an epoch from a position on, and how many they are.
+    /// The source of the batches of an epoch from a position on, and their number.
     fn start(&self, seed: u64, epoch: usize, position: usize) -> Result<(Maker<B>, Option<usize>)> {
         let number = epoch;
         let epoch = Epoch { key: draw::mix(seed, number as u64), stop: Arc::new(AtomicBool::new(false)) };
@@ -392,7 +405,7 @@ impl<B: Send + 'static> DataLoader<B> {
         let order = if let Some(sampler) = &options.batch_sampler {
             let lists = sampler.batches(len, epoch, generator)?;
             if let Some(at) = lists.iter().position(Vec::is_empty) {
-                bail!(Value, OP, "batch {at} of the batch sampler is empty");
+                bail!(Value, OP, "batch_sampler must not give an empty batch, got one at {at}");
             }
             Order::Lists(lists)
         } else {
@@ -404,7 +417,7 @@ impl<B: Send + 'static> DataLoader<B> {
             Order::Even { indices, batch_size: self.batch_size(), drop_last: options.drop_last }
         };
         if let Some(index) = order.beyond(len) {
-            bail!(Index, OP, "the sampler gives index {index}, and the dataset has {len} items");
+            bail!(Index, OP, "sampler gave index {index}, out of range for {len} items");
         }
         Ok(order)
     }
@@ -432,7 +445,7 @@ impl<B> fmt::Debug for DataLoader<B> {
     }
 }
 
-/// Brings batches to a device.
+/// Moves batches to a device.
 fn transfer<B: Batch + 'static>(device: Device) -> Result<Finish<B>> {
     match device {
         #[cfg(feature = "cuda")]
@@ -452,14 +465,14 @@ fn transfer<B: Batch + 'static>(device: Device) -> Result<Finish<B>> {
     }
 }
 
-/// The batches of an epoch: what [`DataLoader::iter`] gives.
+/// An iterator over the batches of an epoch, returned by [`DataLoader::iter`].
 pub struct DataLoaderIter<B> {
     maker: Maker<B>,
-    /// Batches that are left, where that is known.
+    /// The number of batches left, if known.
     left: Option<usize>,
     /// The number of the next batch in the epoch.
     position: usize,
-    place: Place,
+    location: Location,
     iteration: u64,
     progress: Arc<Mutex<Progress>>,
 }
@@ -481,7 +494,7 @@ impl<B> Iterator for DataLoaderIter<B> {
 
     fn next(&mut self) -> Option<Result<B>> {
         let batch = match &mut self.maker {
-            Maker::Failed(error) => return error.take().map(|error| Err(error.within(OP, self.place.clone()))),
+            Maker::Failed(error) => return error.take().map(|error| Err(error.within(OP, self.location.clone()))),
             Maker::Here { jobs, epoch, finish } => {
                 jobs.next().map(|job| in_epoch(epoch, || finish.iter().try_fold(job()?, |batch, finish| finish(batch))))
             }
@@ -495,7 +508,7 @@ impl<B> Iterator for DataLoaderIter<B> {
                 (progress.epoch, progress.position, progress.running) = (progress.epoch + 1, 0, false);
             }
             drop(progress);
-            // Threads and the dataset are let go of.
+            // Releases the threads and the dataset.
             self.maker = Maker::Ended;
             return None;
         };
@@ -505,7 +518,7 @@ impl<B> Iterator for DataLoaderIter<B> {
         if is_latest {
             progress.position = self.position;
         }
-        Some(batch.map_err(|error| error.context(format_args!("batch {number}")).within(OP, self.place.clone())))
+        Some(batch.map_err(|error| error.context(format_args!("batch {number}")).within(OP, self.location.clone())))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

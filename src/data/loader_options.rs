@@ -1,4 +1,4 @@
-//! How a loader makes its batches.
+//! The options of the data loader.
 
 use super::loader::OP;
 use super::{BatchSampler, Sampler};
@@ -7,10 +7,10 @@ use crate::error::bail;
 use std::fmt;
 use std::sync::Arc;
 
-/// The most workers that can be asked for.
+/// The largest number of workers.
 const MOST_WORKERS: usize = 1024;
 
-/// The options of a [`DataLoader`](crate::data::DataLoader). A number stands for the batch size.
+/// The options of a [`DataLoader`](crate::data::DataLoader). A number converts to options with this batch size.
 ///
 /// ```
 /// use cotangent::{Tensor, data::{DataLoader, DataLoaderOptions}};
@@ -65,52 +65,52 @@ impl DataLoaderOptions {
         Self::default()
     }
 
-    /// How many items a batch has. Unless set: `1`.
+    /// The number of items in a batch. Unless set: `1`.
     pub fn batch_size(mut self, batch_size: usize) -> Self {
         self.batch_size = Some(batch_size);
         self
     }
 
-    /// Whether the items come in a random order, another one in each epoch. Unless set: `false`.
+    /// Whether to shuffle the items, in a new order in each epoch. Unless set: `false`.
     pub fn shuffle(mut self, shuffle: bool) -> Self {
         self.shuffle = shuffle;
         self
     }
 
-    /// The seed of all that is random: the order, and the draws of the dataset. The same seed gives the same batches in each
-    /// epoch, with any number of workers. Unless set: drawn when the loader is made, from the generator that
+    /// The seed of the order and of the random numbers of the dataset. The same seed gives the same batches in each epoch,
+    /// with any number of workers. Unless set: drawn when the loader is made, from the generator that
     /// [`manual_seed`](crate::manual_seed) seeds.
     pub fn seed(mut self, seed: impl Into<Option<u64>>) -> Self {
         self.seed = seed.into();
         self
     }
 
-    /// Whether a last batch that is not full is left out. Unless set: `false`.
+    /// Whether to drop the last batch if it is incomplete. Unless set: `false`.
     pub fn drop_last(mut self, drop_last: bool) -> Self {
         self.drop_last = drop_last;
         self
     }
 
-    /// How many threads make batches ahead of time. With `0` they are made when they are asked for, by whoever asks. The
-    /// batches and their order are the same. Unless set: `0`.
+    /// The number of worker threads, which load batches ahead of time. With `0` the calling thread loads each batch. The
+    /// batches and their order do not depend on it. Unless set: `0`.
     pub fn num_workers(mut self, num_workers: usize) -> Self {
         self.num_workers = num_workers;
         self
     }
 
-    /// How many batches are made ahead for each worker. Unless set: `2`.
+    /// The number of batches that each worker loads ahead. Unless set: `2`.
     pub fn prefetch_factor(mut self, prefetch_factor: usize) -> Self {
         self.prefetch_factor = prefetch_factor;
         self
     }
 
-    /// The order of the items, in place of `shuffle`.
+    /// The sampler of the items, instead of `shuffle`.
     pub fn sampler(mut self, sampler: impl Sampler + 'static) -> Self {
         self.sampler = Some(Arc::new(sampler));
         self
     }
 
-    /// The items of each batch, in place of `batch_size`, `shuffle`, `sampler` and `drop_last`.
+    /// The sampler of whole batches, instead of `batch_size`, `shuffle`, `sampler` and `drop_last`.
     pub fn batch_sampler(mut self, sampler: impl BatchSampler + 'static) -> Self {
         self.batch_sampler = Some(Arc::new(sampler));
         self
@@ -118,25 +118,21 @@ impl DataLoaderOptions {
 
     pub(super) fn check(&self) -> Result<()> {
         if self.batch_size == Some(0) {
-            bail!(Value, OP, "a batch size of 0 makes no batches");
+            bail!(Value, OP, "batch_size must be positive, got 0");
         }
         if self.prefetch_factor == 0 {
-            bail!(Value, OP, "a prefetch_factor of 0 leaves the workers nothing to do");
+            bail!(Value, OP, "prefetch_factor must be positive, got 0");
         }
         if self.num_workers > MOST_WORKERS {
-            bail!(Value, OP, "{} workers: at most {MOST_WORKERS} are possible", self.num_workers);
+            bail!(Value, OP, "num_workers must be at most {MOST_WORKERS}, got {}", self.num_workers);
         }
         if self.shuffle && self.sampler.is_some() {
-            bail!(Value, OP, "the order is that of the sampler: shuffle cannot be set beside it");
+            bail!(Value, OP, "shuffle cannot be combined with sampler");
         }
         if self.batch_sampler.is_some()
             && (self.batch_size.is_some() || self.shuffle || self.drop_last || self.sampler.is_some())
         {
-            bail!(
-                Value,
-                OP,
-                "beside a batch_sampler, batch_size, shuffle, sampler and drop_last say nothing: leave them out"
-            );
+            bail!(Value, OP, "batch_sampler cannot be combined with batch_size, shuffle, sampler or drop_last");
         }
         Ok(())
     }

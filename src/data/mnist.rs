@@ -1,4 +1,4 @@
-//! MNIST and the data sets that come in the same files.
+//! MNIST and data sets in the same format.
 
 use super::{Dataset, idx};
 use crate::error::bail;
@@ -16,13 +16,13 @@ const OP: &str = "Mnist::load";
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// What is trained on.
+    /// The training set.
     Train,
-    /// What is held out.
+    /// The test set.
     Test,
 }
 
-/// The images and labels of MNIST, or of Fashion-MNIST, KMNIST and others that come in files of the same names. An item is an
+/// The images and labels of MNIST, or of data sets with the same file names, such as Fashion-MNIST and KMNIST. An item is an
 /// image of shape `[1, 28, 28]`, `f32` from 0 to 1, and its label, `i64`.
 ///
 /// ```no_run
@@ -47,24 +47,35 @@ impl Mnist {
     /// `train-labels-idx1-ubyte.gz`, or `t10k-` for the test.
     ///
     /// # Errors
-    /// If the files are not there or are not what they should be.
+    /// If a file is missing or malformed.
     #[named("Mnist::load")]
     pub fn load(folder: impl AsRef<Path>, part: Part) -> Result<Mnist> {
         let (folder, prefix) = (folder.as_ref(), if part == Part::Train { "train" } else { "t10k" });
         let (images_at, labels_at) = (find(folder, prefix, "images", 3)?, find(folder, prefix, "labels", 1)?);
         let (images, labels) = (idx::load(&images_at)?, idx::load(&labels_at)?);
         let (&[count, height, width], &[labelled]) = (images.shape(), labels.shape()) else {
-            bail!(Format, OP, "images of shape {:?} and labels of shape {:?}", images.shape(), labels.shape());
+            bail!(
+                Format,
+                OP,
+                "images must have 3 dimensions and labels 1, got shapes {:?} and {:?}",
+                images.shape(),
+                labels.shape()
+            );
         };
         if count != labelled || images.dtype() != DType::U8 || labels.dtype() != DType::U8 {
             let (images, labels) = ((images.dtype(), count), (labels.dtype(), labelled));
-            bail!(Format, OP, "{}: images {images:?} and labels {labels:?} do not belong together", folder.display());
+            bail!(
+                Format,
+                OP,
+                "{}: images and labels must be u8 and equally many, got {images:?} and {labels:?}",
+                folder.display()
+            );
         }
         Ok(Mnist { images: images.reshape([count, 1, height, width])?, labels: labels.to_dtype(DType::I64)? })
     }
 }
 
-/// The file of a name, as it is spelled here or there.
+/// Finds a file in either spelling of its name, gzipped or not.
 fn find(folder: &Path, prefix: &str, what: &str, dims: usize) -> Result<PathBuf> {
     for between in ['-', '.'] {
         for end in ["", ".gz"] {
@@ -74,7 +85,7 @@ fn find(folder: &Path, prefix: &str, what: &str, dims: usize) -> Result<PathBuf>
             }
         }
     }
-    bail!(Io, OP, "{} has no file {prefix}-{what}-idx{dims}-ubyte, gzipped or not", folder.display())
+    bail!(Io, OP, "{}: no file {prefix}-{what}-idx{dims}-ubyte, gzipped or not", folder.display())
 }
 
 fn scaled(images: &Tensor) -> Result<Tensor> {

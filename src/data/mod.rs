@@ -1,4 +1,4 @@
-//! Data: datasets, the loader that makes batches of them, and sources.
+//! Datasets, data loaders and sources of data.
 //!
 //! ```
 //! use cotangent::data::{self, DataLoader, DataLoaderOptions};
@@ -13,10 +13,10 @@
 //! # Ok::<(), cotangent::Error>(())
 //! ```
 //!
-//! A [`Dataset`] has items by index. Tensors, tuples of tensors, `Vec`s and slices are datasets; so is what
-//! [`map`](Dataset::map), [`subset`](Dataset::subset), [`zip`](Dataset::zip), [`ConcatDataset`] and [`random_split`] make
-//! of them. An [`IterableDataset`] has items one after the other. A [`DataLoader`] makes batches of either by [`Collate`]
-//! or by a function, in the order of a [`Sampler`], with threads if asked for, on a device if asked for.
+//! A [`Dataset`] returns items by index. Tensors, tuples of tensors, `Vec`s and slices are datasets, and so are the results
+//! of [`map`](Dataset::map), [`subset`](Dataset::subset), [`zip`](Dataset::zip), [`ConcatDataset`] and [`random_split`].
+//! An [`IterableDataset`] returns items sequentially. A [`DataLoader`] collates the items of either into batches, by
+//! [`Collate`] or by a function, in the order of a [`Sampler`], optionally with worker threads and on a device.
 //!
 //! | from | by |
 //! | --- | --- |
@@ -27,8 +27,8 @@
 //! | IDX files, gzipped or not | [`idx`], [`Mnist`] |
 //! | text | [`Windows`] over [bytes](Windows::bytes), [characters](Vocabulary) or tokens |
 //! | JPEG and PNG files | `ImageFolder`, with the feature `image`, and [`transforms`] |
-//! | tokens of words and their parts | `Tokenizer`, with the feature `tokenizers` |
-//! | this crate | [`digits`] |
+//! | subword tokens | `Tokenizer`, with the feature `tokenizers` |
+//! | built in | [`digits`] |
 #![forbid(unsafe_code)]
 
 mod collate;

@@ -1,11 +1,11 @@
-//! Datasets of parts of others, and of several together.
+//! Subsets, random splits and concatenation.
 
 use super::{Collate, Dataset, draw};
 use crate::error::{bail, err, named};
 use crate::{Generator, Result};
 use std::sync::Arc;
 
-/// Some of the items of a dataset: what [`Dataset::subset`] and [`random_split`] make.
+/// Some of the items of a dataset, returned by [`Dataset::subset`] and [`random_split`].
 ///
 /// ```
 /// use cotangent::data::{Dataset, Subset};
@@ -70,8 +70,7 @@ impl<D: Dataset> Dataset for Subset<D> {
     }
 }
 
-/// The items of several datasets, one after the other. Datasets of different types fit in boxes:
-/// `Box<dyn Dataset<Item = T>>`.
+/// Concatenates datasets. Box datasets of different types as `Box<dyn Dataset<Item = T>>`.
 ///
 /// ```
 /// use cotangent::data::{ConcatDataset, Dataset};
@@ -87,7 +86,7 @@ pub struct ConcatDataset<D> {
 }
 
 impl<D: Dataset> ConcatDataset<D> {
-    /// The datasets as one.
+    /// Concatenates the datasets in order.
     pub fn new(datasets: impl Into<Vec<D>>) -> ConcatDataset<D> {
         ConcatDataset { datasets: datasets.into() }
     }
@@ -121,9 +120,9 @@ impl<D: Dataset> Dataset for ConcatDataset<D> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SplitSize {
-    /// So many items.
+    /// A number of items.
     Items(usize),
-    /// This share of all items, rounded down; items that are left over go to the first parts, one each.
+    /// A share of all items, rounded down. Remaining items go to the first parts, one each.
     Share(f64),
 }
 
@@ -139,7 +138,7 @@ impl From<f64> for SplitSize {
     }
 }
 
-/// Parts of a dataset, drawn at random by the seed: every item is in just one of them.
+/// Splits a dataset at random by `seed`. Every item is in exactly one part.
 ///
 /// ```
 /// use cotangent::data::{Dataset, random_split};
@@ -178,7 +177,7 @@ fn split_sizes<const N: usize>(len: usize, sizes: [SplitSize; N]) -> Result<[usi
     const OP: &str = "random_split";
     let shares = sizes.iter().filter(|size| matches!(size, SplitSize::Share(_))).count();
     if shares != 0 && shares != N {
-        bail!(Value, OP, "sizes are either numbers of items or shares, not both: {sizes:?}");
+        bail!(Value, OP, "sizes must be all numbers of items or all shares, got {sizes:?}");
     }
     let mut items = sizes.map(|size| match size {
         SplitSize::Items(items) => items,
@@ -187,21 +186,21 @@ fn split_sizes<const N: usize>(len: usize, sizes: [SplitSize; N]) -> Result<[usi
     if shares == 0 {
         let total = items.iter().try_fold(0_usize, |sum, &size| sum.checked_add(size));
         if total != Some(len) {
-            bail!(Value, OP, "parts of {items:?} items do not add up to the {len} of the dataset");
+            bail!(Value, OP, "sizes must add up to the {len} items of the dataset, got {items:?}");
         }
         return Ok(items);
     }
     let total: f64 = sizes.iter().map(|size| if let SplitSize::Share(share) = size { *share } else { 0.0 }).sum();
     let proper = sizes.iter().all(|size| matches!(size, SplitSize::Share(share) if (0.0..=1.0).contains(share)));
     if !proper || (total - 1.0).abs() > 1e-6 {
-        bail!(Value, OP, "shares must be between 0 and 1 and add up to 1, not {sizes:?}");
+        bail!(Value, OP, "shares must be in [0, 1] and add up to 1, got {sizes:?}");
     }
-    // Rounded down, so that there may be some left; by rounding errors of the shares, never some missing.
+    // Rounding down may leave some items over.
     for at in 0..len.saturating_sub(items.iter().sum()) {
         items[at % N] += 1;
     }
     if items.iter().sum::<usize>() != len {
-        bail!(Value, OP, "shares of {sizes:?} do not divide {len} items");
+        bail!(Value, OP, "shares must add up to 1 for {len} items, got {sizes:?}");
     }
     Ok(items)
 }

@@ -1,4 +1,4 @@
-//! Where a loader is, to be saved.
+//! The saved position of a loader.
 
 use super::DataLoader;
 use crate::Result;
@@ -8,8 +8,8 @@ use crate::json::object;
 use cotangent_macros::named;
 use serde_json::Value;
 
-/// Where a [`DataLoader`](super::DataLoader) is: what [`state`](super::DataLoader::state) gives and
-/// [`restore`](super::DataLoader::restore) takes. As text it is a line of JSON.
+/// The position of a [`DataLoader`](super::DataLoader), returned by [`state`](super::DataLoader::state) and taken by
+/// [`restore`](super::DataLoader::restore). As text it is a line of JSON.
 ///
 /// ```
 /// use cotangent::data::{DataLoader, DataLoaderState};
@@ -20,36 +20,36 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DataLoaderState {
-    /// The seed of the loader, from which the order of each epoch follows.
+    /// The seed of the loader, which determines the order of each epoch.
     pub seed: u64,
     /// The epoch, counted from 0.
     pub epoch: usize,
-    /// How many batches of the epoch were handed out.
+    /// Batches of the epoch returned so far.
     pub position: usize,
     /// Items in a batch.
     pub batch_size: usize,
-    /// Items in the dataset, where that is known.
+    /// Items in the dataset, if known.
     pub items: Option<usize>,
 }
 
 impl DataLoaderState {
-    /// The state as text.
+    /// The state as JSON.
     pub fn to_json(&self) -> String {
         let DataLoaderState { seed, epoch, position, batch_size, items } = self;
         object! {"seed": seed, "epoch": epoch, "position": position, "batch_size": batch_size, "items": items}
             .to_string()
     }
 
-    /// The state that [`to_json`](Self::to_json) wrote.
+    /// Parses the output of [`to_json`](Self::to_json).
     ///
     /// # Errors
-    /// If the text is something else.
+    /// If the text is malformed.
     #[named("DataLoaderState::from_json")]
     pub fn from_json(text: &str) -> Result<DataLoaderState> {
         const OP: &str = "DataLoaderState::from_json";
         let value: Value = serde_json::from_str(text).map_err(|e| err!(Format, OP, "{e}"))?;
         let number = |name: &str| {
-            let wrong = || err!(Format, OP, "{name:?} is {}, not a number of it", value[name]);
+            let wrong = || err!(Format, OP, "{name:?} must be an integer ≥ 0, got {}", value[name]);
             value[name].as_u64().ok_or_else(wrong)
         };
         let size = |name: &str| {
@@ -66,7 +66,7 @@ impl DataLoaderState {
     }
 }
 
-/// Where the loader is, for a [`Checkpoint`](crate::io::Checkpoint).
+/// The position of the loader, for a [`Checkpoint`](crate::io::Checkpoint).
 ///
 /// ```
 /// use cotangent::{data::DataLoader, io::Stateful};
@@ -99,7 +99,7 @@ impl<B: Send + 'static> Stateful for DataLoader<B> {
         let names = ["seed", "epoch", "position", "batch_size", "items"];
         state.expect_values(if items.is_some() { &names } else { &names[..4] })?;
         let size = |number: u64| {
-            usize::try_from(number).map_err(|_| err!(Format, "load_state", "{number} is too large for a position"))
+            usize::try_from(number).map_err(|_| err!(Format, "load_state", "numbers must fit in usize, got {number}"))
         };
         self.restore(&DataLoaderState {
             seed: state.u64("seed")?,

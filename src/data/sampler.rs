@@ -1,4 +1,4 @@
-//! The order in which a loader goes through a dataset.
+//! Samplers: the order of the items in an epoch.
 
 use super::draw;
 use crate::error::{bail, named};
@@ -7,8 +7,8 @@ use cotangent_macros::named as public;
 
 /// The order of the items in an epoch.
 ///
-/// It is a function of the epoch and the generator it is given, which is another one in each epoch and follows from the
-/// loader's seed. So an order can be repeated, and there is no state to save.
+/// It depends only on the epoch and the given generator, which is seeded by the loader's seed and the epoch. So an order can
+/// be repeated, and there is no state to save.
 ///
 /// ```
 /// use cotangent::{Generator, Result, data::{DataLoader, DataLoaderOptions, Sampler}};
@@ -34,15 +34,14 @@ pub trait Sampler: Send + Sync {
     /// If the sampler does not fit the dataset.
     fn indices(&self, len: usize, epoch: usize, generator: &mut Generator) -> Result<Vec<usize>>;
 
-    /// How many indices an epoch has, where that can be said beforehand: it is what
-    /// [`DataLoader::len`](super::DataLoader::len) counts by.
+    /// The number of indices in an epoch, if it is known in advance. [`DataLoader::len`](super::DataLoader::len) needs it.
     fn count(&self, len: usize) -> Option<usize> {
         let _ = len;
         None
     }
 }
 
-/// The batches of an epoch, where they are more than so many items at a time: for example texts of similar length.
+/// A sampler of whole batches, for example of texts of similar length.
 ///
 /// ```
 /// use cotangent::{Generator, Result, data::{BatchSampler, DataLoader, DataLoaderOptions}};
@@ -68,7 +67,7 @@ pub trait BatchSampler: Send + Sync {
     fn batches(&self, len: usize, epoch: usize, generator: &mut Generator) -> Result<Vec<Vec<usize>>>;
 }
 
-/// All items in their order.
+/// All items in order.
 ///
 /// ```
 /// use cotangent::{Generator, data::{Sampler, SequentialSampler}};
@@ -88,7 +87,7 @@ impl Sampler for SequentialSampler {
     }
 }
 
-/// Items in a random order, another one in each epoch.
+/// Items in a random order, a new one in each epoch.
 ///
 /// ```
 /// use cotangent::{Generator, data::{RandomSampler, Sampler}};
@@ -111,14 +110,14 @@ impl RandomSampler {
         RandomSampler::default()
     }
 
-    /// Whether each item is drawn from all of them, so that it may come several times in an epoch. Unless set: `false`.
+    /// Whether to draw with replacement, so that an item may occur several times in an epoch. Unless set: `false`.
     pub fn replacement(mut self, replacement: bool) -> RandomSampler {
         self.replacement = replacement;
         self
     }
 
-    /// How many items an epoch has. Without replacement, more than there are begin over, in another order. Unless set: as
-    /// many as the dataset has.
+    /// The number of items in an epoch. Without replacement, more than the dataset has continue with another permutation.
+    /// Unless set: the length of the dataset.
     pub fn num_samples(mut self, num_samples: impl Into<Option<usize>>) -> RandomSampler {
         self.num_samples = num_samples.into();
         self
@@ -130,7 +129,7 @@ impl Sampler for RandomSampler {
         let count = self.num_samples.unwrap_or(len);
         if len == 0 {
             if count > 0 {
-                bail!(Value, "RandomSampler", "{count} items cannot be drawn from none");
+                bail!(Value, "RandomSampler", "cannot draw {count} items from an empty dataset");
             }
             return Ok(Vec::new());
         }
@@ -189,7 +188,7 @@ impl Sampler for SubsetRandomSampler {
     }
 }
 
-/// Items drawn by their weights, which need not add up to 1.
+/// Items drawn with given weights, which need not add up to 1.
 ///
 /// ```
 /// use cotangent::{Generator, data::{Sampler, WeightedRandomSampler}};
@@ -206,7 +205,7 @@ pub struct WeightedRandomSampler {
 }
 
 impl WeightedRandomSampler {
-    /// `num_samples` items in an epoch, by a weight for each item of the dataset.
+    /// Draws `num_samples` items in an epoch, with a weight for each item of the dataset.
     ///
     /// # Errors
     /// If a weight is negative, infinite or not a number, or none is positive.
@@ -215,25 +214,27 @@ impl WeightedRandomSampler {
         const OP: &str = "WeightedRandomSampler::new";
         let weights = weights.into();
         if let Some((index, weight)) = weights.iter().enumerate().find(|(_, w)| !w.is_finite() || **w < 0.0) {
-            bail!(Value, OP, "the weight {weight} of item {index} is not one: a weight is finite and not negative");
+            bail!(Value, OP, "weights must be finite and not negative, got {weight} for item {index}");
         }
         let total: f64 = weights.iter().sum();
         if !(total > 0.0 && total.is_finite()) {
-            bail!(Value, OP, "{} weights that add up to {total} draw nothing", weights.len());
+            bail!(Value, OP, "weights must have a positive and finite sum, got {total}");
         }
         Ok(WeightedRandomSampler { weights, num_samples, replacement: true })
     }
 
-    /// Whether an item may be drawn several times. Unless set: `true`.
+    /// Whether to draw with replacement. Unless set: `true`.
     ///
     /// # Errors
-    /// If it may not, and fewer items have a weight than an epoch needs.
+    /// If `replacement` is false and fewer than `num_samples` weights are positive.
     #[track_caller]
     pub fn replacement(mut self, replacement: bool) -> Result<WeightedRandomSampler> {
         self.replacement = replacement;
         let drawable = self.weights.iter().filter(|&&weight| weight > 0.0).count();
         if !replacement && drawable < self.num_samples {
-            let message = format!("{} items without replacement, but only {drawable} have a weight", self.num_samples);
+            let asked = self.num_samples;
+            let message =
+                format!("num_samples must be at most {drawable}, the number of positive weights, got {asked}");
             return Err(crate::Error::new(crate::ErrorKind::Value, "WeightedRandomSampler::replacement", message));
         }
         Ok(self)
@@ -243,7 +244,7 @@ impl WeightedRandomSampler {
 impl Sampler for WeightedRandomSampler {
     fn indices(&self, len: usize, _: usize, generator: &mut Generator) -> Result<Vec<usize>> {
         if self.weights.len() != len {
-            bail!(Value, "WeightedRandomSampler", "{} weights for a dataset of {len} items", self.weights.len());
+            bail!(Value, "WeightedRandomSampler", "expected {len} weights, one per item, got {}", self.weights.len());
         }
         if self.replacement {
             let mut total = 0.0;
@@ -252,12 +253,12 @@ impl Sampler for WeightedRandomSampler {
                 total
             });
             let ends: Vec<f64> = ends.collect();
-            // Rounding may lift a draw to the total itself, beyond the last item that has a weight.
+            // Rounding may lift a draw to the total itself, beyond the last item of positive weight.
             let last = self.weights.iter().rposition(|&weight| weight > 0.0).unwrap_or(0);
             let draws = draw::many_uniforms(self.num_samples, generator);
             return Ok(draws.into_iter().map(|u| ends.partition_point(|&end| end <= u * total).min(last)).collect());
         }
-        // The items whose exponentially distributed times, with the weights for rates, come first.
+        // The items with the smallest exponentially distributed times, with the weights as rates.
         let draws = draw::many_uniforms(len, generator);
         let mut times: Vec<(f64, usize)> = (self.weights.iter().zip(draws).enumerate())
             .filter(|(_, (weight, _))| **weight > 0.0)
@@ -272,10 +273,10 @@ impl Sampler for WeightedRandomSampler {
     }
 }
 
-/// The part of one of several processes that train together: every item goes to one of them, and all get equally many.
+/// The share of one process in distributed training: each item goes to one process, and all get the same number.
 ///
-/// Where the number of items is not divisible, some are given out twice, or, with [`drop_last`](Self::drop_last), left out.
-/// The order follows from a seed of its own, which must be the same in all processes, and the epoch.
+/// If the number of items is not divisible, some are repeated or, with [`drop_last`](Self::drop_last), dropped. The order
+/// depends on the epoch and on the sampler's own seed, which must be the same in all processes.
 ///
 /// ```
 /// use cotangent::{Generator, data::{DistributedSampler, Sampler}};
@@ -295,22 +296,26 @@ pub struct DistributedSampler {
 }
 
 impl DistributedSampler {
-    /// The part of process `rank` of `num_replicas`.
+    /// The share of process `rank` of `num_replicas`.
     ///
     /// # Errors
-    /// If there is no such process.
+    /// If `rank` is not less than `num_replicas`.
     #[track_caller]
     pub fn new(num_replicas: usize, rank: usize) -> Result<DistributedSampler> {
         let check = || {
             if rank >= num_replicas {
-                bail!(Value, "DistributedSampler::new", "rank {rank} is not one of {num_replicas} processes from 0 on");
+                bail!(
+                    Value,
+                    "DistributedSampler::new",
+                    "rank must be less than num_replicas = {num_replicas}, got {rank}"
+                );
             }
             Ok(DistributedSampler { num_replicas, rank, shuffle: true, seed: 0, drop_last: false })
         };
         named("DistributedSampler::new", check())
     }
 
-    /// Whether the order is random, another one in each epoch. Unless set: `true`.
+    /// Whether to shuffle, in a new order in each epoch. Unless set: `true`.
     pub fn shuffle(mut self, shuffle: bool) -> DistributedSampler {
         self.shuffle = shuffle;
         self
@@ -322,8 +327,7 @@ impl DistributedSampler {
         self
     }
 
-    /// Whether items are left out where they are not divisible by the number of processes, in place of given out twice.
-    /// Unless set: `false`.
+    /// Whether to drop items that cannot be divided evenly, instead of repeating some. Unless set: `false`.
     pub fn drop_last(mut self, drop_last: bool) -> DistributedSampler {
         self.drop_last = drop_last;
         self
@@ -340,7 +344,7 @@ impl Sampler for DistributedSampler {
         if self.shuffle {
             draw::shuffle(&mut order, &mut Generator::seed(draw::mix(self.seed, epoch as u64)));
         }
-        // Every so-manyth, beginning over where the items end.
+        // Every `num_replicas`-th item, wrapping around at the end.
         Ok((0..self.share(len)).map(|at| order[(at * self.num_replicas + self.rank) % len]).collect())
     }
 

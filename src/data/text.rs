@@ -1,12 +1,12 @@
-//! Text as numbers, and windows over it.
+//! Character vocabularies, and windows over tokens.
 
 use super::Dataset;
 use crate::error::{bail, err};
 use crate::{DType, Result, Tensor};
 use cotangent_macros::named;
 
-/// Windows over a sequence of tokens, to train a model of what comes next: an item is `length` tokens and those that follow
-/// each of them, both `i64`.
+/// Windows over a sequence of tokens, for next-token prediction: an item is `length` tokens and the same window shifted by
+/// one, both `i64`.
 ///
 /// ```
 /// use cotangent::data::{Dataset, Windows};
@@ -24,8 +24,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Windows of `length` tokens, one beginning where the other ends. The tokens stay in the dtype they have, so that those
-    /// of a large text may be held as `u8` or `u16`.
+    /// Adjacent windows of `length` tokens. The tokens keep their dtype, so that a large text may be held as `u8` or `u16`.
     ///
     /// ```
     /// use cotangent::{data::{Dataset, Windows}, tensor};
@@ -40,10 +39,15 @@ impl Windows {
     pub fn new(tokens: &Tensor, length: usize) -> Result<Windows> {
         if tokens.rank() != 1 || !tokens.dtype().is_int() {
             let (dtype, shape) = (tokens.dtype(), tokens.shape());
-            bail!(Shape, "Windows::new", "tokens are integers in one dimension, not {dtype}{shape:?}");
+            bail!(Shape, "Windows::new", "tokens must be integers in 1 dimension, got {dtype}{shape:?}");
         }
         if length == 0 || tokens.numel() <= length {
-            bail!(Value, "Windows::new", "{} tokens have no window of {length} and the one after it", tokens.numel());
+            bail!(
+                Value,
+                "Windows::new",
+                "length must be at least 1 and less than the {} tokens, got {length}",
+                tokens.numel()
+            );
         }
         Ok(Windows { tokens: tokens.detach().contiguous()?, length, stride: length })
     }
@@ -51,14 +55,14 @@ impl Windows {
     /// Windows over the bytes of a text: 256 different tokens, and no vocabulary.
     ///
     /// # Errors
-    /// If they are too few for one window.
+    /// If there are too few bytes for one window.
     #[named("Windows::bytes")]
     pub fn bytes(text: impl AsRef<[u8]>, length: usize) -> Result<Windows> {
         let text = text.as_ref();
         Windows::new(&Tensor::from_slice(text, [text.len()])?, length)
     }
 
-    /// Windows that begin `stride` tokens after each other: less than their length lets them overlap.
+    /// Sets the distance between the starts of windows. They overlap if it is less than their length.
     ///
     /// ```
     /// use cotangent::data::{Dataset, Windows};
@@ -71,13 +75,13 @@ impl Windows {
     #[named("Windows::stride")]
     pub fn stride(mut self, stride: usize) -> Result<Windows> {
         if stride == 0 {
-            bail!(Value, "Windows::stride", "windows 0 tokens after each other never end");
+            bail!(Value, "Windows::stride", "stride must be positive, got 0");
         }
         self.stride = stride;
         Ok(self)
     }
 
-    /// The tokens of a window, or those `after` later.
+    /// The tokens of a window, shifted by `after`.
     fn at(&self, index: usize, after: usize) -> Result<Tensor> {
         let part = self.tokens.narrow(0, (index * self.stride + after) as isize, self.length)?;
         part.to_dtype(DType::I64)
@@ -88,7 +92,7 @@ impl Dataset for Windows {
     type Item = (Tensor, Tensor);
 
     fn len(&self) -> usize {
-        // One token beyond the last window is its last target.
+        // The last target is one token beyond the last window.
         (self.tokens.numel() - 1 - self.length) / self.stride + 1
     }
 
@@ -100,7 +104,7 @@ impl Dataset for Windows {
     }
 }
 
-/// The different characters of a text, in their order, and their numbers.
+/// The distinct characters of a text, sorted. A token is the index of a character.
 ///
 /// ```
 /// use cotangent::data::{Vocabulary, Windows};
@@ -109,7 +113,7 @@ impl Dataset for Windows {
 /// let tokens = vocabulary.encode(text)?;
 /// assert_eq!((vocabulary.len(), vocabulary.decode(&tokens)?), (8, text.to_string()));
 /// let windows = Windows::new(&tokens, 4)?;
-/// assert_eq!(vocabulary.encode("why").err().map(|e| e.message()).as_deref(), Some("'y' is not one of the 8 characters"));
+/// assert_eq!(vocabulary.encode("why").err().map(|e| e.message()).as_deref(), Some("character 'y' is not in the vocabulary of 8 characters"));
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +122,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// The characters of a text.
+    /// The vocabulary of a text.
     pub fn of(text: &str) -> Vocabulary {
         let mut characters: Vec<char> = Vec::new();
         for c in text.chars() {
@@ -134,38 +138,41 @@ impl Vocabulary {
         self.characters.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.characters.is_empty()
     }
 
-    /// The characters, in the order of their numbers.
+    /// The characters, by index.
     pub fn characters(&self) -> &[char] {
         &self.characters
     }
 
-    /// The numbers of a text's characters, as `i64`.
+    /// The indices of the characters of a text, as `i64`.
     ///
     /// # Errors
-    /// If one of them is not in the vocabulary.
+    /// If a character is not in the vocabulary.
     #[named("Vocabulary::encode")]
     pub fn encode(&self, text: &str) -> Result<Tensor> {
-        let missing = |c| err!(Value, "Vocabulary::encode", "{c:?} is not one of the {} characters", self.len());
+        let missing = |c| {
+            err!(Value, "Vocabulary::encode", "character {c:?} is not in the vocabulary of {} characters", self.len())
+        };
         let numbers = text.chars().map(|c| Ok(self.characters.binary_search(&c).map_err(|_| missing(c))? as i64));
         let numbers: Vec<i64> = numbers.collect::<Result<_>>()?;
         let n = numbers.len();
         Tensor::from_vec(numbers, [n])
     }
 
-    /// The text of some numbers.
+    /// The text of character indices.
     ///
     /// # Errors
-    /// If one of them is not that of a character.
+    /// If an index is out of range.
     #[named("Vocabulary::decode")]
     pub fn decode(&self, numbers: &Tensor) -> Result<String> {
         let numbers = numbers.to_dtype(DType::I64)?.to_vec::<i64>()?;
-        let missing =
-            |n| err!(Index, "Vocabulary::decode", "{n} is not the number of one of {} characters", self.len());
+        let missing = |n| {
+            err!(Index, "Vocabulary::decode", "index {n} is out of range for a vocabulary of {} characters", self.len())
+        };
         let character = |n: i64| usize::try_from(n).ok().and_then(|n| self.characters.get(n)).copied();
         numbers.into_iter().map(|n| character(n).ok_or_else(|| missing(n))).collect()
     }

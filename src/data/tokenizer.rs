@@ -1,4 +1,4 @@
-//! Tokens of words and their parts, through the crate `tokenizers`.
+//! Subword tokenizers, through the crate `tokenizers`.
 
 use crate::error::{bail, err};
 use crate::{DType, Error, ErrorKind, Result, Tensor};
@@ -7,7 +7,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// A tokenizer as Hugging Face publishes it, in a file `tokenizer.json`: BPE, WordPiece or Unigram, with what belongs to it.
+/// A tokenizer in the format of Hugging Face, a file `tokenizer.json`: BPE, WordPiece or Unigram.
 ///
 /// ```no_run
 /// use cotangent::data::{DataLoader, Tokenizer, Windows};
@@ -23,13 +23,13 @@ pub struct Tokenizer {
     path: PathBuf,
 }
 
-/// The most tokens that a file may have a text padded to. What it asks for is allocated without a look at how much there is, and
-/// a failed allocation ends the process.
+/// The largest padding that a file may ask for. The crate allocates it without a check, and a failed allocation aborts the
+/// process.
 const MOST_PADDING: usize = 1 << 24;
 
-/// What the crate `tokenizers` says. It panics at some files, such as one whose decoder it cannot read, and at some texts where a
-/// file has numbers that do not fit each other. A file is not ours, so that this is an error like any other. What a panic has
-/// left unfinished are caches of words, which are read and written under locks that do not mind.
+/// Calls the crate `tokenizers` and turns its panics into errors. It panics on some files, such as one whose decoder it
+/// cannot read, and on some texts if the numbers in a file are inconsistent. A panic leaves only caches of words unfinished,
+/// and their locks ignore it.
 fn guarded<T>(kind: ErrorKind, op: &'static str, path: &Path, f: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
     let refused = |what: &dyn fmt::Display| Error::made(kind, op.into(), format!("{}: {what}", path.display()));
     match catch_unwind(AssertUnwindSafe(f)) {
@@ -46,12 +46,12 @@ impl Tokenizer {
     /// Reads a file `tokenizer.json`.
     ///
     /// # Errors
-    /// If it cannot be read or is no tokenizer.
+    /// If it cannot be read or is not a tokenizer.
     #[named("Tokenizer::open")]
     pub fn open(path: impl AsRef<Path>) -> Result<Tokenizer> {
         let path = path.as_ref();
         let text = std::fs::read(path).map_err(|e| crate::Error::io("Tokenizer::open", path, e))?;
-        // What is no JSON is refused here, with its line: the crate would panic within a decoder.
+        // Invalid JSON is refused here, with its line: the crate would panic within a decoder.
         serde_json::from_slice::<serde_json::Value>(&text)
             .map_err(|e| err!(Format, "Tokenizer::open", "{}: {e}", path.display()))?;
         let inner = guarded(ErrorKind::Format, "Tokenizer::open", path, || tokenizers::Tokenizer::from_bytes(text))?;
@@ -70,12 +70,12 @@ impl Tokenizer {
         Ok(Tokenizer { inner, path: path.to_path_buf() })
     }
 
-    /// The number of different tokens, with those that were added.
+    /// The size of the vocabulary, with added tokens.
     pub fn vocab_size(&self) -> usize {
         self.inner.get_vocab_size(true)
     }
 
-    /// The number of a token, if there is such a one.
+    /// The id of a token, if it exists.
     pub fn token_id(&self, token: &str) -> Option<i64> {
         self.inner.token_to_id(token).map(i64::from)
     }
@@ -84,7 +84,7 @@ impl Tokenizer {
     /// [`encode_special`](Self::encode_special).
     ///
     /// # Errors
-    /// If the tokenizer does not take the text.
+    /// If the tokenizer fails.
     #[named("Tokenizer::encode")]
     pub fn encode(&self, text: &str) -> Result<Tensor> {
         self.encoded(text, false)
@@ -107,10 +107,10 @@ impl Tokenizer {
         Tensor::from_vec(ids, [n])
     }
 
-    /// The text of some tokens, without special ones.
+    /// The text of tokens, without special tokens.
     ///
     /// # Errors
-    /// If one of them is not the number of a token.
+    /// If an id is not in the vocabulary.
     #[named("Tokenizer::decode")]
     pub fn decode(&self, tokens: &Tensor) -> Result<String> {
         let mut ids = Vec::with_capacity(tokens.numel());
@@ -118,7 +118,12 @@ impl Tokenizer {
             match u32::try_from(id).ok().filter(|&id| self.inner.id_to_token(id).is_some()) {
                 Some(id) => ids.push(id),
                 None => {
-                    bail!(Index, "Tokenizer::decode", "{id} is not the number of one of {} tokens", self.vocab_size())
+                    bail!(
+                        Index,
+                        "Tokenizer::decode",
+                        "{id} is not a token id of the vocabulary of {} tokens",
+                        self.vocab_size()
+                    )
                 }
             }
         }

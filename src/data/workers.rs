@@ -1,10 +1,11 @@
-//! Threads that make batches ahead of time.
+//! Worker threads, which load batches ahead of time.
 
 use super::draw::{self, Epoch, in_epoch};
 use super::jobs::{Job, Jobs};
 use super::loader::{Finish, OP};
+use crate::backend::with_num_threads;
 use crate::error::{bail, err};
-use crate::{Error, Result, with_num_threads};
+use crate::{Error, Result};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,8 +20,7 @@ pub(super) struct Workers<B> {
 }
 
 struct Shared<B> {
-    /// The batches to be made, and the number of the next one. Whoever takes a job holds the lock, so that jobs are numbered
-    /// in their order.
+    /// The remaining batches, and the number of the next one: under one lock, so that jobs are numbered in order.
     jobs: Mutex<(Box<dyn Jobs<B>>, usize)>,
     made: Mutex<Made<B>>,
     /// A batch was made, or a worker has ended.
@@ -32,18 +32,18 @@ struct Shared<B> {
 }
 
 struct Made<B> {
-    /// Batches that wait to be taken, by their numbers.
+    /// Finished batches, by number.
     batches: BTreeMap<usize, Result<B>>,
-    /// The number of the batch to be taken next.
+    /// The number of the batch to return next.
     next: usize,
-    /// Batches that are being made or wait, and how many there may be.
+    /// The number of batches in progress or finished, and its limit.
     under_way: usize,
     most: usize,
     workers: usize,
 }
 
-/// A thread that panicked with a lock held has left what it guards as it should be: nothing of the user's runs meanwhile,
-/// but the iterator of a dataset, which is not asked again.
+/// Ignores poisoning: the guarded state is consistent. The only user code under a lock is the iterator of a dataset, which is
+/// not called again after a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -76,7 +76,7 @@ impl<B: Send + 'static> Workers<B> {
 }
 
 impl<B> Workers<B> {
-    /// The next batch, in order, once it is made.
+    /// Waits for the next batch in order.
     pub(super) fn next(&mut self) -> Option<Result<B>> {
         let mut made = lock(&self.shared.made);
         loop {
@@ -98,11 +98,11 @@ impl<B> Workers<B> {
 impl<B> Drop for Workers<B> {
     fn drop(&mut self) {
         self.shared.epoch.stop.store(true, Ordering::Relaxed);
-        // Under the lock, so that no worker is between looking at the flag and going to sleep.
+        // Under the lock, so that no worker is between checking the flag and waiting.
         drop(lock(&self.shared.made));
         self.shared.room.notify_all();
         for thread in self.threads.drain(..) {
-            // All panics inside were caught, and handed out as errors.
+            // All panics were caught and returned as errors.
             let _ = thread.join();
         }
     }
@@ -110,7 +110,7 @@ impl<B> Drop for Workers<B> {
 
 impl<B> Shared<B> {
     fn work(&self) {
-        /// Says that the worker has ended, whatever ended it.
+        /// Notes the end of the worker, also by a panic.
         struct Ended<'a, B>(&'a Shared<B>);
         impl<B> Drop for Ended<'_, B> {
             fn drop(&mut self) {
@@ -119,11 +119,11 @@ impl<B> Shared<B> {
             }
         }
         let _ended = Ended(self);
-        // The kernels of the program's own threads go first.
+        // One thread for each worker: the kernels of the program's own threads have priority.
         let _ = with_num_threads(1, || while self.make_one() {});
     }
 
-    /// Makes a batch, if there is another one and somebody who wants it.
+    /// Makes the next batch. False if there is none, or the iterator was dropped.
     fn make_one(&self) -> bool {
         let mut made = lock(&self.made);
         while made.under_way >= made.most && !self.stopped() {
@@ -152,7 +152,7 @@ impl<B> Shared<B> {
     fn take_job(&self) -> Option<(usize, Result<Job<B>>)> {
         let mut jobs = lock(&self.jobs);
         let (source, next) = &mut *jobs;
-        // The items of an iterator are made in here.
+        // The items of an iterable dataset are read here.
         let job = catch_unwind(AssertUnwindSafe(|| source.next())).map_err(|panic| panicked(&*panic)).transpose()?;
         let number = *next;
         *next += 1;
@@ -165,7 +165,7 @@ impl<B> Shared<B> {
     }
 }
 
-/// What a worker's panic is to the caller.
+/// The error for a panic of a worker.
 fn panicked(panic: &(dyn Any + Send)) -> Error {
     let said = panic.downcast_ref::<&str>().copied();
     let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");

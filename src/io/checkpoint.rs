@@ -1,4 +1,4 @@
-//! A training run in one file, from which it goes on as if it had never been interrupted.
+//! A training run in one file, from which it continues exactly.
 #![forbid(unsafe_code)]
 
 use super::safetensors::{self, Metadata};
@@ -9,16 +9,15 @@ use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The name of the metadata under which a file says that it is a checkpoint, and what is in it.
+/// The metadata entry that marks a file as a checkpoint and describes its contents.
 const KEY: &str = "cotangent.checkpoint";
-/// The form of the file. Another number means that this version cannot read it.
+/// The version of the format. Files of other versions are refused.
 const VERSION: u64 = 1;
 
-/// The states of the parts of a training run, each under a name, and values of one's own beside them.
+/// The named states of the parts of a training run, with user-defined values.
 ///
 /// The file is a safetensors file, which other programs can read: the tensors of a part called `model` have names that begin
-/// with `model.`. It is written to a temporary file, brought to the disk and renamed, so that the file at its path is whole at
-/// any time, whatever happens to the process.
+/// with `model.`. Saving is atomic: the checkpoint is written to a temporary file, synced to the disk and renamed.
 ///
 /// ```
 /// use cotangent::io::{Checkpoint, DefaultGenerator};
@@ -52,7 +51,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// An empty one.
+    /// An empty checkpoint.
     ///
     /// ```
     /// assert_eq!(cotangent::io::Checkpoint::new().names().count(), 0);
@@ -61,7 +60,7 @@ impl Checkpoint {
         Checkpoint::default()
     }
 
-    /// Takes the state of a part under a name. Later changes of the part are not seen.
+    /// Adds the current state of a part under a name. Later changes of the part are not included.
     ///
     /// ```
     /// use cotangent::{io::Checkpoint, nn::Linear};
@@ -78,10 +77,10 @@ impl Checkpoint {
         const OP: &str = "Checkpoint::add";
         let mut add = || {
             if name.is_empty() || name.contains('.') {
-                bail!(Value, OP, "a part cannot have the name {name:?}: it must not be empty or have a dot in it");
+                bail!(Value, OP, "name must not be empty or contain a dot, got {name:?}");
             }
             if self.parts.contains_key(name) {
-                bail!(Value, OP, "there is a part {name} already");
+                bail!(Value, OP, "part {name} is already in the checkpoint");
             }
             let state = part.save_state().map_err(|error| error.context(name))?;
             self.parts.insert(name.to_string(), state);
@@ -90,7 +89,7 @@ impl Checkpoint {
         named(OP, add())
     }
 
-    /// Puts a value of one's own under a name: an epoch, a step, a metric, settings.
+    /// Sets a user-defined value under a name: an epoch, a step, a metric, settings.
     ///
     /// ```
     /// use cotangent::io::{Checkpoint, Value};
@@ -102,7 +101,7 @@ impl Checkpoint {
         self.values.set(name, value);
     }
 
-    /// The values of one's own.
+    /// The user-defined values.
     ///
     /// ```
     /// use cotangent::io::Checkpoint;
@@ -141,7 +140,7 @@ impl Checkpoint {
         self.parts.get(name)
     }
 
-    /// Lets parts take over their states: all of them, or none. Parts of the checkpoint that are not named here are left out.
+    /// Restores the states of parts: all of them, or none on an error. Other parts of the checkpoint are ignored.
     ///
     /// ```
     /// use cotangent::io::Checkpoint;
@@ -157,13 +156,12 @@ impl Checkpoint {
     ///
     /// let mut other = Linear::new(4, 2)?;
     /// let error = checkpoint.restore(&mut [("random", &mut random), ("model", &mut other)]).err().ok_or("it should fail")?;
-    /// assert!(error.message().contains("model: nothing was loaded:\n  weight has shape [2, 3], the module's has [2, 4]"));
+    /// assert!(error.message().contains("model: nothing was loaded:\n  weight must have shape [2, 4], got [2, 3]"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// If the checkpoint has no part of a name, or its state is one of something else: the message says which and why, and
-    /// all parts are as they were.
+    /// If the checkpoint lacks a part, or a state does not fit: the message says which and why, and all parts are unchanged.
     #[track_caller]
     pub fn restore(&self, parts: &mut [(&str, &mut dyn Stateful)]) -> Result<()> {
         named("Checkpoint::restore", self.restore_all(parts))
@@ -174,7 +172,7 @@ impl Checkpoint {
         let absent: Vec<&str> = parts.iter().map(|(name, _)| *name).filter(|name| self.part(name).is_none()).collect();
         if !absent.is_empty() {
             let own: Vec<&str> = self.names().collect();
-            bail!(Format, OP, "there is no {}; the checkpoint has {}", absent.join(", "), listed(&own));
+            bail!(Format, OP, "no part named {}: the checkpoint has {}", absent.join(", "), listed(&own));
         }
         let before = parts.iter().map(|(_, part)| part.save_state()).collect::<Result<Vec<_>>>()?;
         for at in 0..parts.len() {
@@ -182,10 +180,10 @@ impl Checkpoint {
             let Some(state) = self.part(name) else { continue };
             let Err(error) = part.load_state(state) else { continue };
             let mut error = error.context(*name);
-            // Those before it have changed already.
+            // The parts before it have changed already.
             for ((name, part), before) in parts[..at].iter_mut().zip(&before) {
                 if let Err(second) = part.load_state(before) {
-                    error = error.context(format_args!("{name} could not be put back ({second})"));
+                    error = error.context(format_args!("{name} could not be restored to its state before ({second})"));
                 }
             }
             return Err(error);
@@ -193,11 +191,10 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Saves the checkpoint, so that the file at `path` is at any time the old or the new one: see [`Checkpoint`] for an
-    /// example.
+    /// Saves the checkpoint atomically: see [`Checkpoint`] for an example.
     ///
     /// # Errors
-    /// If the file cannot be written; the old one is then as it was.
+    /// If the file cannot be written; the old file is then unchanged.
     #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         named("Checkpoint::save", self.write(path.as_ref()))
@@ -221,11 +218,11 @@ impl Checkpoint {
         safetensors::save_with_metadata(path, &dict, &metadata)
     }
 
-    /// Loads a checkpoint. The tensors are on the CPU; restoring brings them to where those of the parts are. See [`Checkpoint`]
+    /// Loads a checkpoint. The tensors are on the CPU; restoring moves them to the devices of the parts. See [`Checkpoint`]
     /// for an example.
     ///
     /// # Errors
-    /// If the file cannot be read, is broken, or is no checkpoint.
+    /// If the file cannot be read, is broken, or is not a checkpoint.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Checkpoint> {
         const OP: &str = "Checkpoint::load";
@@ -237,7 +234,7 @@ impl Checkpoint {
         named(OP, read())
     }
 
-    /// The values of one's own in a file, without its tensors: whether to load it can be decided by them.
+    /// Reads the user-defined values of a file without its tensors.
     pub(super) fn peek(path: &Path) -> Result<State> {
         let metadata = safetensors::open(path)?.metadata().clone();
         about(&metadata).map(|(_, values)| values).map_err(|error| error.context(path.display()))
@@ -252,17 +249,17 @@ fn malformed(what: impl std::fmt::Display) -> Error {
     err!(Format, "Checkpoint::load", "{what}")
 }
 
-/// What the metadata says of the parts, and the values of one's own.
+/// The parts and the user-defined values in the metadata.
 fn about(metadata: &Metadata) -> Result<(BTreeMap<String, Value>, State)> {
     let Some(text) = metadata.get(KEY) else {
-        return Err(malformed("this is no checkpoint: its metadata does not say so"));
+        return Err(malformed("not a checkpoint: its metadata has no cotangent.checkpoint"));
     };
     let json = serde_json::from_str(text).map_err(|error| malformed(format_args!("metadata {KEY}: {error}")))?;
     let about = Value::from_json(&json);
     match about.get("version").and_then(Value::as_u64) {
         Some(VERSION) => {}
         Some(other) => {
-            return Err(malformed(format_args!("version {other} of checkpoints, and only {VERSION} can be read")));
+            return Err(malformed(format_args!("checkpoint version must be {VERSION}, got {other}")));
         }
         None => return Err(malformed(format_args!("metadata {KEY} has no version"))),
     }
@@ -273,15 +270,15 @@ fn about(metadata: &Metadata) -> Result<(BTreeMap<String, Value>, State)> {
     Ok((parts.clone(), State { tensors: StateDict::new(), values }))
 }
 
-/// Gives every part its tensors.
+/// Assigns the tensors to their parts.
 fn sort(dict: StateDict, metadata: &Metadata) -> Result<Checkpoint> {
     let (parts, values) = about(metadata)?;
     let empty = |(name, values)| (name, State { tensors: StateDict::new(), values });
     let mut parts: BTreeMap<String, State> = map_of(parts.into_iter().map(empty));
     for (name, tensor) in dict {
-        let place = name.split_once('.').and_then(|(part, name)| Some((parts.get_mut(part)?, name)));
-        let Some((part, name)) = place else {
-            return Err(malformed(format_args!("{name} belongs to no part")));
+        let position = name.split_once('.').and_then(|(part, name)| Some((parts.get_mut(part)?, name)));
+        let Some((part, name)) = position else {
+            return Err(malformed(format_args!("tensor {name} belongs to no part")));
         };
         part.tensors.insert(name, tensor);
     }

@@ -1,4 +1,4 @@
-//! A folder of checkpoints, of which the last and the best are kept.
+//! A folder that keeps the last and the best checkpoints.
 #![forbid(unsafe_code)]
 
 use super::replace::remove_leftovers;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const SAVE: &str = "Checkpoints::save";
 const OPEN: &str = "Checkpoints::new";
 
-/// Which of two values of a metric is the better one.
+/// Whether lower or higher values of a metric are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// The lower one: losses, errors.
@@ -21,8 +21,8 @@ pub enum Better {
     Higher,
 }
 
-/// A folder with the checkpoints of a run: `step-00000000100.ckpt` and so on. After each is saved, those are removed that are
-/// neither among the last nor among the best. What is best is read from the files, so that a resumed run knows it.
+/// A folder with the checkpoints of a run: `step-00000000100.ckpt` and so on. Saving removes the checkpoints that are neither
+/// among the last nor among the best. Metrics are read from the files, so that a resumed run knows the best.
 ///
 /// ```
 /// use cotangent::io::{Better, Checkpoint, Checkpoints};
@@ -54,10 +54,10 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// The checkpoints in a folder, which is made if it is not there. All are kept unless something else is said.
+    /// The checkpoints in a folder, which is created if missing. All are kept unless set otherwise.
     ///
     /// # Errors
-    /// If the folder cannot be made.
+    /// If the folder cannot be created.
     #[track_caller]
     pub fn new(folder: impl AsRef<Path>) -> Result<Checkpoints> {
         let folder = folder.as_ref().to_path_buf();
@@ -66,23 +66,23 @@ impl Checkpoints {
         Ok(Checkpoints { folder, last: usize::MAX, best: None })
     }
 
-    /// Keeps the last so many, but one at least.
+    /// Keeps the last `count` checkpoints, at least one.
     pub fn keep_last(mut self, count: usize) -> Checkpoints {
         self.last = count.max(1);
         self
     }
 
-    /// Also keeps the best so many by a value that every checkpoint must have, set with [`Checkpoint::set`]. One that is no
-    /// number, NaN, is never the best. Of equal ones the earlier is better.
+    /// Also keeps the best `count` checkpoints by a value that every checkpoint must have, set with [`Checkpoint::set`]. NaN
+    /// is never the best. Of equal values the earlier is better.
     pub fn keep_best(mut self, count: usize, metric: impl Into<String>, better: Better) -> Checkpoints {
         self.best = Some((count, metric.into(), better));
         self
     }
 
-    /// Saves a checkpoint and removes those that are not to be kept. It is complete before another is removed.
+    /// Saves a checkpoint, and then removes those that are not to be kept.
     ///
     /// # Errors
-    /// If the checkpoint lacks the value by which the best is found, or a file cannot be written, read or removed.
+    /// If the checkpoint lacks the metric of [`keep_best`](Self::keep_best), or a file cannot be written, read or removed.
     #[track_caller]
     pub fn save(&self, step: u64, checkpoint: &Checkpoint) -> Result<PathBuf> {
         let save = || {
@@ -135,13 +135,13 @@ impl Checkpoints {
     /// The best checkpoint: its step and its file.
     ///
     /// # Errors
-    /// If [`keep_best`](Self::keep_best) has not said what is best, or a file cannot be read.
+    /// If [`keep_best`](Self::keep_best) is not set, or a file cannot be read.
     #[track_caller]
     pub fn best(&self) -> Result<Option<(u64, PathBuf)>> {
         const OP: &str = "Checkpoints::best";
         let find = || {
             if self.best.is_none() {
-                bail!(Value, OP, "keep_best has not said by which value");
+                bail!(Value, OP, "no metric to compare by: call keep_best first");
             }
             let steps = self.steps()?;
             Ok(self.ranked(&steps)?.first().map(|step| (*step, self.path(*step))))
@@ -153,7 +153,7 @@ impl Checkpoints {
         self.folder.join(format!("step-{step:011}.ckpt"))
     }
 
-    /// Steps by their metric, the best first; those without one are left out.
+    /// Steps sorted by metric, the best first, without those that have none.
     fn ranked(&self, steps: &[u64]) -> Result<Vec<u64>> {
         let Some((_, metric, better)) = &self.best else { return Ok(Vec::new()) };
         let mut ranked = Vec::new();

@@ -1,4 +1,4 @@
-//! What of a file is loaded, under which names, and as what.
+//! Which tensors of a file are loaded, under which names and in which dtype.
 #![forbid(unsafe_code)]
 
 use crate::error::{bail, err};
@@ -7,9 +7,9 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// What to load of a file of named tensors. Without options everything is loaded as it is, to the CPU.
+/// The options of loading named tensors. By default everything is loaded unchanged to the CPU.
 ///
-/// Names are chosen by those in the file; renaming comes after. A dtype or a device can stand for the whole.
+/// Tensors are selected by their names in the file and renamed afterwards. A dtype or a device converts to these options.
 ///
 /// ```
 /// use cotangent::io::{LoadOptions, StateDict, safetensors};
@@ -39,18 +39,18 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
-    /// Everything as it is.
+    /// Loads everything unchanged.
     pub fn new() -> LoadOptions {
         LoadOptions::default()
     }
 
-    /// Casts tensors of floating point, one after the other: no second copy of the whole is made. Others stay as they are.
+    /// Casts floating-point tensors one at a time, so that there is no second copy of the whole. Others are unchanged.
     pub fn dtype(mut self, dtype: DType) -> LoadOptions {
         self.dtype = Some(dtype);
         self
     }
 
-    /// Brings every tensor to a device as soon as it is read.
+    /// Moves each tensor to a device as soon as it is read.
     pub fn device(mut self, device: Device) -> LoadOptions {
         self.device = device;
         self
@@ -62,29 +62,29 @@ impl LoadOptions {
         self
     }
 
-    /// Loads only the names that a rule says yes to.
+    /// Loads only the names for which `rule` returns true.
     pub fn only(mut self, rule: impl Fn(&str) -> bool + Send + Sync + 'static) -> LoadOptions {
         self.only = Some(Arc::new(rule));
         self
     }
 
-    /// Gives every tensor that is loaded another name, by a rule. It is an error if two get the same.
+    /// Renames the loaded tensors by `rule`. It is an error if two get the same name.
     pub fn rename(mut self, rule: impl Fn(&str) -> String + Send + Sync + 'static) -> LoadOptions {
         self.rename = Some(Arc::new(rule));
         self
     }
 
-    /// Refuses options that fit no file.
+    /// Refuses invalid options.
     pub(super) fn check(&self, op: &'static str) -> Result<()> {
         match self.dtype {
             Some(dtype) if !dtype.is_float() => {
-                bail!(DType, op, "tensors of floating point are cast to a dtype of floating point, not {dtype}")
+                bail!(DType, op, "dtype must be floating point, got {dtype}")
             }
             _ => Ok(()),
         }
     }
 
-    /// The names to load with those that they get, in the order of the file.
+    /// The names to load with their new names, in the order of the file.
     pub(super) fn choose<'n>(
         &self,
         op: &'static str,
@@ -109,17 +109,17 @@ impl LoadOptions {
         let mut absent: Vec<&str> = wanted.into_iter().flatten().collect();
         absent.sort_unstable();
         if !absent.is_empty() {
-            return Err(err!(Value, op, "there is no {}", absent.join(", ")));
+            return Err(err!(Value, op, "names not found in the file: {}", absent.join(", ")));
         }
         Ok(chosen)
     }
 
-    /// A tensor as it should be loaded.
+    /// Casts and moves a loaded tensor.
     pub(super) fn finish(&self, tensor: Tensor) -> Result<Tensor> {
         let tensor = match self.dtype {
             Some(dtype) if tensor.dtype().is_float() && tensor.dtype() != dtype => {
                 let cast = tensor.to_dtype(dtype)?;
-                // Now, so that the bytes of the file go before the next tensor is read.
+                // At once, so that the bytes of the file are freed before the next tensor is read.
                 cast.compute()?;
                 cast
             }
@@ -128,7 +128,7 @@ impl LoadOptions {
         if tensor.device() == self.device { Ok(tensor) } else { tensor.to_device(self.device) }
     }
 
-    /// Whether tensors are loaded just as they are in the file.
+    /// Whether tensors are loaded unchanged.
     pub(super) fn keeps_bytes(&self, dtype: DType) -> bool {
         self.device == Device::Cpu && (!dtype.is_float() || self.dtype.is_none_or(|wanted| wanted == dtype))
     }
@@ -165,7 +165,7 @@ impl From<&LoadOptions> for LoadOptions {
     }
 }
 
-/// A name in a message. Whoever wrote the file chose it: it may be long, or hold what a terminal would obey.
+/// A name for a message: shortened, with control characters escaped, as files are not trusted.
 pub(super) fn printable(name: &str) -> String {
     const LONGEST: usize = 200;
     let more = if name.chars().nth(LONGEST).is_some() { "…" } else { "" };

@@ -1,16 +1,16 @@
-//! Files: tensors under names, saved and loaded.
+//! File formats: saving and loading of named tensors.
 //!
 //! | format | read | written |
 //! | --- | --- | --- |
 //! | [`safetensors`], one file or shards with an index | yes | yes |
 //! | [`npy`] and [`npz`], NumPy's | yes | yes |
-//! | [`pytorch`], `.pt` and `.pth` | yes, and nothing in the file is run | yes |
+//! | [`pytorch`], `.pt` and `.pth` | yes, without running code | yes |
 //! | [`gguf`], llama.cpp's | yes, quantised tensors as `f32` | no |
 //!
 //! A [`Checkpoint`] holds a whole training run, and [`Checkpoints`] keeps the last and the best of them in a folder.
 //!
-//! Readers trust nothing that a file says: what is truncated, corrupt or made to harm is an error, and no more memory is taken
-//! than the file has bytes for.
+//! Readers do not trust files: a truncated, corrupt or malicious file is an error, and memory is bounded by the size of the
+//! file.
 //!
 //! ```
 //! use cotangent::{io::{StateDict, safetensors}, tensor};
@@ -25,6 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bytes;
 mod checkpoint;
 mod checkpoints;
 pub mod gguf;

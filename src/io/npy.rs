@@ -1,7 +1,7 @@
 //! NumPy's `.npy` files: one array.
 //!
-//! All dtypes but `bf16`, which NumPy lacks, are written and read. Arrays in Fortran order and of big-endian numbers are read,
-//! too; what is written is in row-major order. Arrays of objects, text or records are refused: nothing is unpickled.
+//! All dtypes but `bf16`, which NumPy lacks, are written and read. Arrays in Fortran order and of big-endian numbers can be
+//! read; arrays are written in row-major order. Arrays of objects, text or records are refused: nothing is unpickled.
 //!
 //! ```
 //! use cotangent::{io::npy, tensor};
@@ -16,9 +16,10 @@
 
 use super::load_options::printable;
 use super::replace::replace;
-use crate::backend::cpu::runtime::{bytes, scratch};
 use crate::error::{bail, err, named};
+use crate::io::bytes;
 use crate::layout::checked_bytes;
+use crate::memory::scratch;
 use crate::{DType, Device, Error, Result, Shape, Tensor};
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -27,7 +28,7 @@ use std::path::Path;
 const LOAD: &str = "npy::load";
 const SAVE: &str = "npy::save";
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
-/// More than any array of numbers needs.
+/// The longest header that is read, more than any array of numbers needs.
 const LONGEST_HEADER: usize = 1 << 16;
 
 /// Loads an array.
@@ -44,7 +45,7 @@ const LONGEST_HEADER: usize = 1 << 16;
 /// ```
 ///
 /// # Errors
-/// If the file cannot be read, is not of this format, has an array of something else than numbers, or bytes behind it.
+/// If the file cannot be read, is not of this format, holds no numbers, or has trailing bytes.
 #[doc(alias = "np.load")]
 #[track_caller]
 pub fn load(path: impl AsRef<Path>) -> Result<Tensor> {
@@ -57,7 +58,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Tensor> {
     named(LOAD, read())
 }
 
-/// Saves a tensor as an array, so that the file at `path` is at any time the old or the new one.
+/// Saves a tensor as an array. The file at `path` is replaced atomically.
 ///
 /// ```
 /// use cotangent::{Tensor, io::npy};
@@ -71,7 +72,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Tensor> {
 /// ```
 ///
 /// # Errors
-/// If the tensor is of `bf16`, or the file cannot be written; the old one is then as it was.
+/// If the tensor is of `bf16`, or the file cannot be written; the old file is then unchanged.
 #[doc(alias = "np.save")]
 #[track_caller]
 pub fn save(path: impl AsRef<Path>, tensor: &Tensor) -> Result<()> {
@@ -88,14 +89,14 @@ pub fn save(path: impl AsRef<Path>, tensor: &Tensor) -> Result<()> {
     named(SAVE, write())
 }
 
-/// The header of a tensor's array, and the tensor as its bytes are to follow.
+/// The header of a tensor's array, and the contiguous tensor on the CPU whose bytes follow.
 pub(super) fn prepare(op: &'static str, tensor: &Tensor) -> Result<(Vec<u8>, Tensor)> {
     let tensor = tensor.detach().contiguous()?.to_device(Device::Cpu)?;
     let Some(descr) = to_file(tensor.dtype()) else {
         bail!(Format, op, "NumPy has no {}: cast to f32", tensor.dtype());
     };
     let sizes: Vec<String> = tensor.shape().iter().map(ToString::to_string).collect();
-    // A tuple of one has a comma behind it.
+    // A tuple of one element ends in a comma.
     let shape = if sizes.len() == 1 { format!("{},", sizes[0]) } else { sizes.join(", ") };
     let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
     // Version 1 has a length of two bytes, version 2 one of four. The elements begin at a multiple of 64.
@@ -116,16 +117,16 @@ pub(super) fn prepare(op: &'static str, tensor: &Tensor) -> Result<(Vec<u8>, Ten
     Ok((header, tensor))
 }
 
-/// Reads an array that takes all of so many bytes.
+/// Reads an array of exactly `length` bytes.
 pub(super) fn read_array(op: &'static str, file: &mut dyn Read, length: u64) -> Result<Tensor> {
     let failed = |source: std::io::Error| err!(Format, op, "{source}");
     let mut start = [0; 10];
     if length < 10 {
-        bail!(Format, op, "{length} bytes are too few for an array of NumPy");
+        bail!(Format, op, "not a .npy file: {length} bytes are too few");
     }
     file.read_exact(&mut start).map_err(failed)?;
     if start[..6] != MAGIC[..] {
-        bail!(Format, op, "this is no array of NumPy: it does not begin with its sign");
+        bail!(Format, op, "not a .npy file: it does not begin with \\x93NUMPY");
     }
     let (mut taken, mut size) = (10, u64::from(u16::from_le_bytes([start[8], start[9]])));
     match start[6] {
@@ -135,14 +136,10 @@ pub(super) fn read_array(op: &'static str, file: &mut dyn Read, length: u64) -> 
             file.read_exact(&mut more).map_err(failed)?;
             (taken, size) = (12, u64::from(u32::from_le_bytes([start[8], start[9], more[0], more[1]])));
         }
-        version => bail!(Format, op, "version {version} of the format cannot be read"),
+        version => bail!(Format, op, "version {version} of the .npy format is not supported"),
     }
     if size > length - taken || size > LONGEST_HEADER as u64 {
-        bail!(
-            Format,
-            op,
-            "a header of {size} bytes is not in an array of {length} bytes, or no array of numbers has it"
-        );
+        bail!(Format, op, "header must fit in the file of {length} bytes and in {LONGEST_HEADER} bytes, got {size}");
     }
     let mut text = scratch::filled(op, 0_u8, size as usize)?;
     file.read_exact(&mut text).map_err(failed)?;
@@ -151,7 +148,7 @@ pub(super) fn read_array(op: &'static str, file: &mut dyn Read, length: u64) -> 
     let expected = checked_bytes(op, &header.shape, dtype.size())? as u64;
     let left = length - taken - size;
     if expected != left {
-        bail!(Format, op, "{:?} elements of {dtype} take {expected} bytes, and {left} are there", header.shape);
+        bail!(Format, op, "expected {expected} bytes for shape {:?} of {dtype}, got {left}", header.shape);
     }
     let stored: Shape = if header.fortran {
         header.shape.iter().rev().copied().collect::<Vec<_>>().into()
@@ -161,7 +158,7 @@ pub(super) fn read_array(op: &'static str, file: &mut dyn Read, length: u64) -> 
     let tensor = bytes::from_bytes(op, stored, dtype, |to| {
         file.read_exact(to).map_err(failed)?;
         if swapped {
-            // The parts of a complex number are swapped each.
+            // Each part of a complex number is swapped.
             let width = if dtype.is_complex() { dtype.size() / 2 } else { dtype.size() };
             to.chunks_exact_mut(width).for_each(<[u8]>::reverse);
         }
@@ -174,7 +171,7 @@ pub(super) fn read_array(op: &'static str, file: &mut dyn Read, length: u64) -> 
     tensor.permute(reversed)?.contiguous()
 }
 
-/// The name of a dtype in NumPy, which has none for `bf16`.
+/// NumPy's name of a dtype; none for `bf16`.
 fn to_file(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
         DType::Bool => "|b1",
@@ -195,7 +192,7 @@ fn to_file(dtype: DType) -> Option<&'static str> {
     })
 }
 
-/// The dtype that NumPy calls so, and whether its numbers have the most significant byte first.
+/// The dtype of a NumPy name, and whether it is big-endian.
 fn from_file(descr: &str) -> Result<(DType, bool), String> {
     let (order, kind) = match descr.as_bytes().first() {
         Some(b'<' | b'>' | b'|' | b'=') => (descr.as_bytes()[0], &descr[1..]),
@@ -204,15 +201,13 @@ fn from_file(descr: &str) -> Result<(DType, bool), String> {
     let own = DType::ALL.into_iter().find(|&dtype| to_file(dtype).is_some_and(|own| &own[1..] == kind));
     match (own, kind.as_bytes().first()) {
         (Some(dtype), _) => Ok((dtype, order == b'>' && dtype.size() > 1)),
-        (None, Some(b'O')) => {
-            Err("an array of Python's objects is not read: it would have to be unpickled".to_string())
-        }
-        (None, Some(b'U' | b'S')) => Err(format!("an array of text ({}) is no tensor", printable(descr))),
-        _ => Err(format!("there is no dtype for NumPy's {}", printable(descr))),
+        (None, Some(b'O')) => Err("arrays of Python objects are not supported: they would be unpickled".to_string()),
+        (None, Some(b'U' | b'S')) => Err(format!("arrays of text are not supported, got dtype {}", printable(descr))),
+        _ => Err(format!("NumPy dtype {} is not supported", printable(descr))),
     }
 }
 
-/// What a header says.
+/// The contents of a header.
 struct Header {
     descr: String,
     fortran: bool,
@@ -222,7 +217,7 @@ struct Header {
 impl Header {
     /// Reads the literal of a Python dictionary with exactly these three keys.
     fn parse(text: &[u8]) -> Result<Header, String> {
-        let text = std::str::from_utf8(text).map_err(|_| "it is no text")?;
+        let text = std::str::from_utf8(text).map_err(|_| "not UTF-8")?;
         let mut literal = Literal { rest: text };
         let (mut descr, mut fortran, mut shape) = (None, None, None);
         literal.expect('{')?;
@@ -230,14 +225,14 @@ impl Header {
             let key = literal.text()?;
             literal.expect(':')?;
             match key {
-                "descr" if literal.peek() == Some('[') => return Err("an array of records is no tensor".to_string()),
+                "descr" if literal.peek() == Some('[') => return Err("structured arrays are not supported".to_string()),
                 "descr" => descr = Some(literal.text()?.to_string()),
                 "fortran_order" => fortran = Some(literal.boolean()?),
                 "shape" => shape = Some(literal.sizes()?),
                 other => return Err(format!("unexpected {}", printable(other))),
             }
             if !literal.take(',') && literal.peek() != Some('}') {
-                return Err("a comma or a brace is missing".to_string());
+                return Err("expected a comma or a brace".to_string());
             }
         }
         if !literal.rest.trim().is_empty() {
@@ -250,7 +245,7 @@ impl Header {
     }
 }
 
-/// What is left to read of a literal.
+/// The unread rest of a literal.
 struct Literal<'t> {
     rest: &'t str,
 }
@@ -270,10 +265,10 @@ impl<'t> Literal<'t> {
     }
 
     fn expect(&mut self, sign: char) -> Result<(), String> {
-        if self.take(sign) { Ok(()) } else { Err(format!("{sign} is missing before {}", printable(self.rest))) }
+        if self.take(sign) { Ok(()) } else { Err(format!("expected {sign} before {}", printable(self.rest))) }
     }
 
-    /// Text between quotes; no name of a dtype has a backslash.
+    /// Text between quotes, without escapes: no name of a dtype has a backslash.
     fn text(&mut self) -> Result<&'t str, String> {
         let quote = match self.peek() {
             Some(quote @ ('\'' | '"')) => quote,
@@ -296,12 +291,12 @@ impl<'t> Literal<'t> {
                 return Ok(value);
             }
         }
-        Err(format!("neither True nor False: {}", printable(self.rest)))
+        Err(format!("expected True or False, got {}", printable(self.rest)))
     }
 
     /// A tuple of sizes.
     fn sizes(&mut self) -> Result<Vec<usize>, String> {
-        // As many dimensions as NumPy has at most.
+        // NumPy's limit of dimensions.
         const MOST: usize = 64;
         let mut sizes = Vec::new();
         self.expect('(')?;
@@ -311,12 +306,16 @@ impl<'t> Literal<'t> {
             let (number, rest) = self.rest.split_at(digits);
             // Python 2 wrote long integers as `3L`.
             self.rest = rest.strip_prefix('L').unwrap_or(rest);
-            sizes.push(number.parse().map_err(|_| format!("no size: {}", printable(&format!("{number}{rest}"))))?);
+            sizes.push(
+                number
+                    .parse()
+                    .map_err(|_| format!("expected a size, got {}", printable(&format!("{number}{rest}"))))?,
+            );
             if sizes.len() > MOST {
-                return Err(format!("more than {MOST} dimensions"));
+                return Err(format!("shape must have at most {MOST} dimensions"));
             }
             if !self.take(',') && self.peek() != Some(')') {
-                return Err(format!("a comma is missing before {}", printable(self.rest)));
+                return Err(format!("expected a comma before {}", printable(self.rest)));
             }
         }
         Ok(sizes)

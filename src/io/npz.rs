@@ -1,4 +1,4 @@
-//! NumPy's `.npz` files: arrays under names, in a zip archive.
+//! NumPy's `.npz` files: named arrays in a zip archive.
 //!
 //! ```
 //! use cotangent::{io::{StateDict, npz}, tensor};
@@ -24,10 +24,10 @@ use std::io::BufReader;
 use std::path::Path;
 
 const LOAD: &str = "npz::load";
-/// How the names of arrays end in the archive.
+/// The suffix of names in the archive.
 const ENDING: &str = ".npy";
 
-/// Loads all arrays of a file, compressed ones too.
+/// Loads all arrays of a file, compressed or not.
 ///
 /// ```
 /// use cotangent::{Tensor, io::{StateDict, npz}};
@@ -41,7 +41,7 @@ const ENDING: &str = ".npy";
 /// ```
 ///
 /// # Errors
-/// If the file cannot be read, is broken, or has an array of something else than numbers: its name is in the message.
+/// If the file cannot be read, is broken, or has an array that holds no numbers: its name is in the message.
 #[doc(alias = "np.load")]
 #[track_caller]
 pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
@@ -63,7 +63,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
 /// ```
 ///
 /// # Errors
-/// As [`load`]; also if a name that was asked for is missing, or two would become one.
+/// As [`load`]; also if a requested name is missing, or renaming gives two tensors one name.
 #[track_caller]
 pub fn load_with(path: impl AsRef<Path>, options: impl Into<LoadOptions>) -> Result<StateDict> {
     named("npz::load_with", read(path.as_ref(), &options.into()))
@@ -88,7 +88,7 @@ fn read(path: &Path, options: &LoadOptions) -> Result<StateDict> {
     load().map_err(|error: Error| error.context(path.display()))
 }
 
-/// Saves tensors as arrays, so that the file at `path` is at any time the old or the new one.
+/// Saves tensors as arrays. The file at `path` is replaced atomically.
 ///
 /// ```
 /// use cotangent::{Tensor, io::{StateDict, npz}};
@@ -101,7 +101,7 @@ fn read(path: &Path, options: &LoadOptions) -> Result<StateDict> {
 /// ```
 ///
 /// # Errors
-/// If a tensor is of `bf16`, which NumPy lacks, or the file cannot be written; the old one is then as it was.
+/// If a tensor is of `bf16`, which NumPy lacks, or the file cannot be written; the old file is then unchanged.
 #[doc(alias = "np.savez")]
 #[track_caller]
 pub fn save(path: impl AsRef<Path>, dict: &StateDict) -> Result<()> {
@@ -134,9 +134,15 @@ fn write(path: &Path, dict: &StateDict, deflate: bool) -> Result<()> {
     let mut arrays = Vec::new();
     for (name, tensor) in dict.iter() {
         let within = |error: Error| error.context(format_args!("{}: {}", path.display(), printable(name)));
-        // Python takes one for the other: `x` and `x.npy` are the same to it.
+        // NumPy does not distinguish `x` from `x.npy`.
         if name.ends_with(ENDING) && dict.get(&name[..name.len() - ENDING.len()]).is_some() {
-            bail!(Format, OP, "{}: {} and the same name without {ENDING} are one", path.display(), printable(name));
+            bail!(
+                Format,
+                OP,
+                "{}: name {} is also given without {ENDING}, which NumPy takes for the same",
+                path.display(),
+                printable(name)
+            );
         }
         let (header, tensor) = npy::prepare(OP, tensor).map_err(within)?;
         arrays.push((format!("{name}{ENDING}"), header, tensor));
@@ -145,7 +151,7 @@ fn write(path: &Path, dict: &StateDict, deflate: bool) -> Result<()> {
     replace(path, |file| {
         let mut archive = Writer::new(file, 64);
         for ((name, header, _), view) in arrays.iter().zip(views) {
-            let bytes = crate::backend::cpu::runtime::bytes::as_bytes(view).unwrap_or_default();
+            let bytes = super::bytes::as_bytes(view).unwrap_or_default();
             archive.add(name, &[header, bytes], deflate)?;
         }
         archive.finish()

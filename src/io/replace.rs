@@ -1,4 +1,4 @@
-//! Files that are replaced whole or not at all.
+//! Atomic replacement of files.
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Writes a file so that at any time the old or the new one is at `path`. A symbolic link stays, and the file it leads to is
-/// replaced; on Unix the new file has the old one's mode and, where the system allows it, owner and group.
+/// Writes a file atomically: at any time `path` has the old or the new contents. A symbolic link stays, and its target is
+/// replaced. On Unix the new file has the old one's mode and, where the system allows it, owner and group.
 pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> io::Result<()> {
     let target = follow_links(path)?;
     if target.file_name().is_none() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "the path names no file"));
+        return Err(io::Error::new(ErrorKind::InvalidInput, "path has no file name"));
     }
     let old = match fs::metadata(&target) {
         Ok(old) if old.is_file() => Some(old),
-        // A device or a pipe must not give way to a file.
-        Ok(_) => return Err(io::Error::new(ErrorKind::InvalidInput, "something is there that is no regular file")),
+        // A device or a pipe must not be replaced by a file.
+        Ok(_) => return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file")),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
@@ -29,18 +29,18 @@ pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> 
     if let Some(old) = &old {
         adopt(&temporary.file, old)?;
     }
-    // Before the renaming, which may otherwise reach the disk first.
+    // Before renaming, which could otherwise reach the disk first.
     temporary.file.sync_all()?;
     temporary.rename(&target)?;
     let folder = folder_of(&target);
     if is_due(folder) {
-        // The file is saved. What others left is not its business.
+        // The file is saved: failures to remove leftovers are ignored.
         let _ = remove_leftovers(folder);
     }
     sync_folder(folder)
 }
 
-/// Whether a folder has not been looked through for a minute: there may be many files in it, and many that are saved.
+/// Whether a folder was not searched for a minute: it may have many files, and many may be saved.
 fn is_due(folder: &Path) -> bool {
     const OFTEN: Duration = Duration::from_secs(60);
     const MOST: usize = 64;
@@ -57,27 +57,27 @@ fn is_due(folder: &Path) -> bool {
     true
 }
 
-/// The file that a path leads to, which need not be there yet.
+/// The file that a path leads to, which need not exist yet.
 fn follow_links(path: &Path) -> io::Result<PathBuf> {
-    // As many as Linux follows.
+    // The limit of Linux.
     const MOST: usize = 40;
     let mut path = path.to_path_buf();
     for _ in 0..MOST {
         match fs::read_link(&path) {
-            // Relative to the folder of the link; an absolute one takes the place of all of it.
+            // Relative to the folder of the link; an absolute path replaces it.
             Ok(to) => path = folder_of(&path).join(to),
-            // No link. What else may be wrong with the path shows when it is used.
+            // Not a link. Other errors appear when the path is used.
             Err(_) => return Ok(path),
         }
     }
-    Err(io::Error::new(ErrorKind::InvalidInput, "the symbolic links lead in a circle"))
+    Err(io::Error::new(ErrorKind::InvalidInput, "symbolic links form a cycle"))
 }
 
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A file that is removed when it goes out of scope, also in a panic, unless it was renamed.
+/// A file that is removed on drop, unless it was renamed.
 struct Temporary {
     file: File,
     path: Option<PathBuf>,
@@ -91,15 +91,15 @@ impl Temporary {
         restrict(&mut options, old);
         let mut taken = ErrorKind::AlreadyExists.into();
         for _ in 0..100 {
-            // Random, since processes in containers may have the same id; short, since the target's name may be as long
-            // as names can be.
+            // Random, since processes in containers may have the same id. Not derived from the target's name, which may have
+            // the greatest length.
             let random = RandomState::new().build_hasher().finish();
             let name = format!(".cotangent-{:016x}-{}-{random:016x}.tmp", running_system(), std::process::id());
             let path = folder_of(target).join(name);
             match options.open(&path) {
                 Ok(file) => {
-                    // Held until the file is closed, by which leftovers are known. Who removes these may have been faster. Not
-                    // every file system has locks.
+                    // The lock is held until the file is closed: files without one are leftovers. Another process may have
+                    // removed the file before it was locked. Not every file system has locks.
                     let taken = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
                     if taken || !path.exists() {
                         continue;
@@ -125,13 +125,13 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // The failure that leads here is the one to report.
+            // The failure that leads here is reported instead.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// The number of this run of the system, as good as unique among all machines; 0 where it is not known.
+/// A number of this boot of the system, in practice unique among machines; 0 if unknown.
 fn running_system() -> u64 {
     static NUMBER: OnceLock<u64> = OnceLock::new();
     *NUMBER.get_or_init(|| {
@@ -142,13 +142,13 @@ fn running_system() -> u64 {
     })
 }
 
-/// Whether a name is one of [`Temporary::beside`], and its process is known to be gone. One of the same id as this may be: the
-/// first process of a container always has the same.
+/// For a name of [`Temporary::beside`], whether its process is known to be gone. A process with the id of this one is another,
+/// gone one: the first process of every container has the same id.
 fn writer_is_gone(name: &str) -> Option<bool> {
     let is_hex = |digits: &str| digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     let mut parts = name.strip_prefix(".cotangent-")?.strip_suffix(".tmp")?.split('-');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
-        // As earlier versions wrote them.
+        // The form of earlier versions.
         (Some(random), None, ..) if is_hex(random) => Some(false),
         (Some(system), Some(process), Some(random), None) if is_hex(system) && is_hex(random) => {
             let (system, process) = (u64::from_str_radix(system, 16).ok()?, process.parse::<u32>().ok()?);
@@ -159,8 +159,8 @@ fn writer_is_gone(name: &str) -> Option<bool> {
     }
 }
 
-/// Removes temporary files of processes that were killed while they wrote: nobody holds a lock on them, and their process is
-/// gone or, where that is not known, they are an hour old at least.
+/// Removes temporary files of processes that were killed while writing: they are not locked, and their process is gone or,
+/// if that is unknown, they are at least an hour old.
 pub(super) fn remove_leftovers(folder: &Path) -> io::Result<()> {
     const OLD: Duration = Duration::from_secs(3600);
     for entry in fs::read_dir(folder)? {
@@ -171,22 +171,22 @@ pub(super) fn remove_leftovers(folder: &Path) -> io::Result<()> {
         if !gone && age().is_none_or(|age| age <= OLD) {
             continue;
         }
-        // A pipe of this name would be waited for.
+        // Opening a pipe of this name would block.
         if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
             continue;
         }
-        // The lock is held until the file is gone, so that a process that has just made it sees one of the two.
+        // The lock is held until the file is gone, so that a process that has just created it sees one of the two.
         if let Ok(file) = File::open(entry.path())
             && file.try_lock().is_ok()
         {
-            // Someone else may have been faster.
+            // Another process may have removed it.
             let _ = fs::remove_file(entry.path());
         }
     }
     Ok(())
 }
 
-/// Lets nobody read the new file who could not read the old one, from the first byte on.
+/// Creates the new file with access for its owner only, if there is an old one whose mode is adopted later.
 #[cfg(unix)]
 fn restrict(options: &mut OpenOptions, old: Option<&Metadata>) {
     use std::os::unix::fs::OpenOptionsExt;
@@ -202,8 +202,8 @@ fn adopt(file: &File, old: &Metadata) -> io::Result<()> {
     let mut mode = old.mode() & 0o777;
     let new = file.metadata()?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) && fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
-        // Only root may give a file away, but its owner may give it to another group of theirs. What the old group was
-        // allowed is not for whichever group it is now.
+        // Only root may change the owner, but the owner may change the group to another one of theirs. If the group differs,
+        // the permissions of the old group do not apply.
         if new.gid() != old.gid() && fchown(file, None, Some(old.gid())).is_err() {
             mode &= 0o707;
         }
@@ -211,12 +211,12 @@ fn adopt(file: &File, old: &Metadata) -> io::Result<()> {
     file.set_permissions(fs::Permissions::from_mode(mode))
 }
 
-/// Brings the renaming itself to the disk.
+/// Syncs the renaming to the disk.
 #[cfg(unix)]
 fn sync_folder(folder: &Path) -> io::Result<()> {
     match File::open(folder).and_then(|folder| folder.sync_all()) {
-        // A folder that this process may write to but not read, or a file system that has no such request. The file has
-        // been replaced, and there is nothing more that could be done.
+        // A folder without read permission, or a file system without this request. The file was replaced, and nothing more
+        // can be done.
         Err(error)
             if matches!(
                 error.kind(),

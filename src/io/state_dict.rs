@@ -1,10 +1,10 @@
-//! Tensors under names.
+//! Named tensors.
 
 use crate::error::{bail, named};
 use crate::{DType, Result, Tensor};
 use std::collections::HashMap;
 
-/// Tensors under names, in the order in which they were put in.
+/// Named tensors, in the order of insertion.
 ///
 /// ```
 /// use cotangent::{Tensor, io::StateDict};
@@ -16,11 +16,11 @@ use std::collections::HashMap;
 #[derive(Clone, Debug, Default)]
 pub struct StateDict {
     entries: Vec<(String, Tensor)>,
-    places: HashMap<String, usize>,
+    positions: HashMap<String, usize>,
 }
 
 impl StateDict {
-    /// An empty one.
+    /// An empty dictionary.
     ///
     /// ```
     /// assert!(cotangent::io::StateDict::new().is_empty());
@@ -29,7 +29,7 @@ impl StateDict {
         StateDict::default()
     }
 
-    /// Puts a tensor under a name, and gives back what was there.
+    /// Inserts a tensor under a name, and returns the one it replaces.
     ///
     /// ```
     /// use cotangent::{Tensor, io::StateDict};
@@ -40,15 +40,15 @@ impl StateDict {
     /// ```
     pub fn insert(&mut self, name: impl Into<String>, tensor: Tensor) -> Option<Tensor> {
         let name = name.into();
-        if let Some(&place) = self.places.get(&name) {
-            return Some(std::mem::replace(&mut self.entries[place].1, tensor));
+        if let Some(&position) = self.positions.get(&name) {
+            return Some(std::mem::replace(&mut self.entries[position].1, tensor));
         }
-        self.places.insert(name.clone(), self.entries.len());
+        self.positions.insert(name.clone(), self.entries.len());
         self.entries.push((name, tensor));
         None
     }
 
-    /// Takes a tensor out.
+    /// Removes and returns a tensor.
     ///
     /// ```
     /// use cotangent::{Tensor, io::StateDict};
@@ -57,9 +57,9 @@ impl StateDict {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub fn remove(&mut self, name: &str) -> Option<Tensor> {
-        let place = self.places.remove(name)?;
-        self.places.values_mut().filter(|other| **other > place).for_each(|other| *other -= 1);
-        Some(self.entries.remove(place).1)
+        let position = self.positions.remove(name)?;
+        self.positions.values_mut().filter(|other| **other > position).for_each(|other| *other -= 1);
+        Some(self.entries.remove(position).1)
     }
 
     /// The tensor under a name.
@@ -71,10 +71,10 @@ impl StateDict {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub fn get(&self, name: &str) -> Option<&Tensor> {
-        self.places.get(name).map(|&place| &self.entries[place].1)
+        self.positions.get(name).map(|&position| &self.entries[position].1)
     }
 
-    /// The tensor under a name, to be changed.
+    /// The tensor under a name, mutable.
     ///
     /// ```
     /// use cotangent::{Tensor, io::StateDict};
@@ -86,10 +86,10 @@ impl StateDict {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Tensor> {
-        self.places.get(name).map(|&place| &mut self.entries[place].1)
+        self.positions.get(name).map(|&position| &mut self.entries[position].1)
     }
 
-    /// Gives a tensor another name. It keeps its place in the order.
+    /// Renames a tensor. It keeps its position in the order.
     ///
     /// ```
     /// use cotangent::{Tensor, io::StateDict};
@@ -101,28 +101,30 @@ impl StateDict {
     /// ```
     ///
     /// # Errors
-    /// If there is no such name, or another tensor has the new one; nothing is changed then.
+    /// If there is no such name, or another tensor has the new name; nothing is changed then.
     #[track_caller]
     pub fn rename(&mut self, from: &str, to: impl Into<String>) -> Result<()> {
         const OP: &str = "StateDict::rename";
         let to = to.into();
         let mut rename = || {
-            let Some(&place) = self.places.get(from) else {
-                bail!(Value, OP, "there is no tensor {from}, which should become {to}");
+            let Some(&position) = self.positions.get(from) else {
+                bail!(Value, OP, "no tensor named {from}");
             };
-            match self.places.get(&to) {
-                Some(&other) if other != place => bail!(Value, OP, "{from} cannot become {to}: there is one already"),
+            match self.positions.get(&to) {
+                Some(&other) if other != position => {
+                    bail!(Value, OP, "cannot rename {from} to {to}: there is a tensor of that name")
+                }
                 _ => {}
             }
-            self.places.remove(from);
-            self.places.insert(to.clone(), place);
-            self.entries[place].0.clone_from(&to);
+            self.positions.remove(from);
+            self.positions.insert(to.clone(), position);
+            self.entries[position].0.clone_from(&to);
             Ok(())
         };
         named(OP, rename())
     }
 
-    /// The same with the tensors of floating point cast; others are taken over as they are.
+    /// Casts the floating-point tensors; others are unchanged.
     ///
     /// ```
     /// use cotangent::{DType, Tensor, io::StateDict, tensor};
@@ -133,13 +135,13 @@ impl StateDict {
     /// ```
     ///
     /// # Errors
-    /// If the dtype is not of floating point, or memory runs out.
+    /// If the dtype is not floating point, or memory runs out.
     #[track_caller]
     pub fn to_dtype(&self, dtype: DType) -> Result<StateDict> {
         const OP: &str = "StateDict::to_dtype";
         let cast = || {
             if !dtype.is_float() {
-                bail!(DType, OP, "tensors of floating point are cast to a dtype of floating point, not {dtype}");
+                bail!(DType, OP, "dtype must be floating point, got {dtype}");
             }
             let mut dict = StateDict::new();
             for (name, tensor) in self.iter() {
@@ -189,7 +191,7 @@ impl StateDict {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     ///
     /// ```
     /// use cotangent::{Tensor, io::StateDict};

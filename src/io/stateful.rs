@@ -1,13 +1,14 @@
-//! What a checkpoint can hold: everything that can give its state away and take it over again.
+//! The parts of a checkpoint: objects whose state can be saved and loaded.
 #![forbid(unsafe_code)]
 
 use super::{StateDict, Value};
 use crate::error::{bail, err, named};
 use crate::nn::Module;
 use crate::optim::{AveragedModel, GradScaler, Lbfgs, Optimizer, ReduceLROnPlateau, Scheduler};
-use crate::{Generator, Result, rng_state, set_rng_state};
+use crate::random::{rng_state, set_rng_state};
+use crate::{Generator, Result};
 
-/// The state of one thing: tensors under names, and plain values beside them.
+/// The state of one part: named tensors and plain values.
 ///
 /// ```
 /// use cotangent::io::{State, StateDict, Value};
@@ -22,7 +23,7 @@ use crate::{Generator, Result, rng_state, set_rng_state};
 pub struct State {
     /// The tensors.
     pub tensors: StateDict,
-    /// The values; a map, or null where there are none.
+    /// The values; a map, or null if there are none.
     pub values: Value,
 }
 
@@ -32,7 +33,7 @@ macro_rules! typed_getters {
         #[track_caller]
         pub fn $name(&self, name: &str) -> Result<$type> {
             let value = self.required(name).and_then(|value| {
-                value.$as().map(Into::into).ok_or_else(|| err!(Format, "State", "{name} is {value}, not {}", $what))
+                value.$as().map(Into::into).ok_or_else(|| err!(Format, "State", "{name} must be {}, got {value}", $what))
             });
             named(concat!("State::", stringify!($name)), value)
         }
@@ -40,7 +41,7 @@ macro_rules! typed_getters {
 }
 
 impl State {
-    /// Nothing yet.
+    /// An empty state.
     ///
     /// ```
     /// assert!(cotangent::io::State::new().tensors.is_empty());
@@ -49,7 +50,7 @@ impl State {
         State::default()
     }
 
-    /// Puts a value under a name.
+    /// Sets a value under a name.
     ///
     /// ```
     /// let mut state = cotangent::io::State::new();
@@ -72,43 +73,43 @@ impl State {
     }
 
     fn required(&self, name: &str) -> Result<&Value> {
-        self.get(name).ok_or_else(|| err!(Format, "State", "there is no value {name}"))
+        self.get(name).ok_or_else(|| err!(Format, "State", "no value named {name}"))
     }
 
     typed_getters! {
-        /// The number under a name; integers are numbers, too.
+        /// The number under a name, which may be an integer.
         ///
         /// # Errors
-        /// If there is none, or it is something else.
+        /// If there is none, or it has another type.
         f64 -> f64, as_f64, "a number";
         /// The integer under a name.
         ///
         /// # Errors
-        /// If there is none, or it is something else.
+        /// If there is none, or it has another type.
         i64 -> i64, as_i64, "an integer of 64 bits";
-        /// The integer under a name that is not negative.
+        /// The non-negative integer under a name.
         ///
         /// # Errors
-        /// If there is none, or it is something else.
-        u64 -> u64, as_u64, "an integer from 0 on";
+        /// If there is none, or it has another type.
+        u64 -> u64, as_u64, "an integer ≥ 0";
         /// The size or position under a name.
         ///
         /// # Errors
-        /// If there is none, or it is something else.
-        usize -> usize, as_usize, "an integer from 0 on";
+        /// If there is none, or it has another type.
+        usize -> usize, as_usize, "an integer ≥ 0";
         /// The bool under a name.
         ///
         /// # Errors
-        /// If there is none, or it is something else.
+        /// If there is none, or it has another type.
         bool -> bool, as_bool, "true or false";
         /// The text under a name.
         ///
         /// # Errors
-        /// If there is none, or it is something else.
+        /// If there is none, or it has another type.
         text -> String, as_str, "text";
     }
 
-    /// Refuses tensors or values under other names than these: what a state of plain values calls first when it is loaded.
+    /// Checks that the state has values under exactly these names and no tensors. Call it first in `load_state`.
     ///
     /// ```
     /// use cotangent::io::State;
@@ -119,7 +120,7 @@ impl State {
     /// ```
     ///
     /// # Errors
-    /// If a name is missing, or another is there: the message lists them all.
+    /// If a name is missing, or there are others: the message lists them all.
     #[track_caller]
     pub fn expect_values(&self, names: &[&str]) -> Result<()> {
         const OP: &str = "State::expect_values";
@@ -144,11 +145,11 @@ impl From<StateDict> for State {
     }
 }
 
-/// Something with a state that can be saved and taken over: a model, an optimiser, a schedule, a position in the data, a
-/// generator of random numbers. A [`Checkpoint`](super::Checkpoint) holds any of them.
+/// An object whose state can be saved and loaded: a model, an optimiser, a schedule, a position in the data, a generator of
+/// random numbers. A [`Checkpoint`](super::Checkpoint) holds any of them.
 ///
-/// Every [`Module`] is one. What a type of one's own must promise: after `load_state` it goes on bit for bit as the one whose
-/// `save_state` it was, and if `load_state` fails nothing has changed.
+/// Every [`Module`] implements it. A custom implementation must guarantee that after `load_state` it continues bit for bit as
+/// the saved object would, and that nothing has changed if `load_state` fails.
 ///
 /// ```
 /// use cotangent::Result;
@@ -182,16 +183,16 @@ impl From<StateDict> for State {
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 pub trait Stateful {
-    /// The state as it is now. Tensors share their bytes with it until one of the two is changed.
+    /// The current state. Its tensors share memory with the object until one of the two is changed.
     ///
     /// # Errors
     /// If memory runs out.
     fn save_state(&self) -> Result<State>;
 
-    /// Takes over a state that [`save_state`](Self::save_state) gave.
+    /// Loads a state that [`save_state`](Self::save_state) returned.
     ///
     /// # Errors
-    /// If the state is one of something else, with the names that are missing or unknown; nothing is changed then.
+    /// If the state does not fit, with the names that are missing or unknown; nothing is changed then.
     fn load_state(&mut self, state: &State) -> Result<()>;
 }
 
@@ -207,7 +208,7 @@ impl<M: Module> Stateful for M {
     }
 }
 
-/// Refuses a state with values, for what has none.
+/// Refuses a state with values, for objects that have none.
 pub(crate) fn no_values(state: &State) -> Result<()> {
     match state.values.as_map().and_then(|values| values.iter().next()) {
         Some((name, _)) => bail!(Format, "load_state", "nothing was loaded:\n  unexpected {name}"),
@@ -234,7 +235,7 @@ macro_rules! stateful_optimizer {
 }
 pub(crate) use stateful_optimizer;
 
-/// Whichever optimiser it is; the state says nothing of which.
+/// Any optimiser; the state does not record which.
 impl Stateful for Box<dyn Optimizer> {
     fn save_state(&self) -> Result<State> {
         (**self).state_dict().map(Into::into)
@@ -246,7 +247,7 @@ impl Stateful for Box<dyn Optimizer> {
     }
 }
 
-/// As above, for what has a `state_dict` and a `load_state_dict` of its own.
+/// As above, for types with inherent `state_dict` and `load_state_dict`.
 macro_rules! stateful_by_dict {
     ($([$($generics:tt)*] $name:ty),+ $(,)?) => {$(
         impl $($generics)* Stateful for $name {
@@ -282,7 +283,7 @@ impl Stateful for Generator {
     }
 }
 
-/// The generator that random operations use when they name no other, on the CPU and on GPUs, as a part of a checkpoint.
+/// The default generator of random operations, on the CPU and on GPUs, as a part of a checkpoint.
 ///
 /// ```
 /// use cotangent::Tensor;

@@ -1,4 +1,4 @@
-//! Plain values beside tensors: what JSON can say, and what the metadata of files holds.
+//! Plain values in the metadata of files: the types of JSON.
 #![forbid(unsafe_code)]
 
 use crate::order::map_of;
@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A value that is no tensor: a setting, a counter, a name, or lists and maps of those. Files hold them beside the tensors.
+/// A plain value that is saved with tensors: a setting, a counter, a name, or lists and maps of those.
 ///
 /// ```
 /// use cotangent::io::Value;
@@ -24,7 +24,7 @@ pub enum Value {
     Bool(bool),
     /// An integer: every `i64` and every `u64` fits.
     Int(i128),
-    /// A number of floating point.
+    /// A floating-point number.
     Float(f64),
     /// Text.
     Text(String),
@@ -48,7 +48,7 @@ impl Value {
         }
     }
 
-    /// The integer, if it is one that fits.
+    /// The integer, if it is one and fits.
     ///
     /// ```
     /// use cotangent::io::Value;
@@ -61,7 +61,7 @@ impl Value {
         }
     }
 
-    /// The integer, if it is one that fits.
+    /// The integer, if it is one and fits.
     ///
     /// ```
     /// use cotangent::io::Value;
@@ -74,7 +74,7 @@ impl Value {
         }
     }
 
-    /// The integer, if it is one that fits.
+    /// The integer, if it is one and fits.
     ///
     /// ```
     /// use cotangent::io::Value;
@@ -84,7 +84,7 @@ impl Value {
         self.as_u64().and_then(|value| value.try_into().ok())
     }
 
-    /// The number, if it is one. An integer is rounded to the nearest.
+    /// The number, if it is one. An integer is rounded to the nearest `f64`.
     ///
     /// ```
     /// use cotangent::io::Value;
@@ -149,7 +149,7 @@ impl Value {
         self.as_map()?.get(name)
     }
 
-    /// Puts a value under a name, in place of the one that is there. What is no map becomes one.
+    /// Sets a value under a name. A value that is not a map becomes one.
     ///
     /// ```
     /// use cotangent::io::Value;
@@ -166,7 +166,7 @@ impl Value {
         }
     }
 
-    /// The value as JSON. JSON has no numbers beyond all numbers: they are objects there, under a name of our own.
+    /// The value as JSON. Numbers that JSON lacks (NaN, infinities, large integers) are objects with a reserved name.
     pub(super) fn to_json(&self) -> Json {
         match self {
             Value::Null => Json::Null,
@@ -178,7 +178,7 @@ impl Value {
             },
             Value::Float(value) if value.is_finite() => (*value).into(),
             Value::Float(value) => {
-                // With all its bits: there are many NaNs.
+                // All bits, as there are many NaNs.
                 let bits = format!("{:016x}", value.to_bits());
                 object([(FLOAT.to_string(), bits.into())])
             }
@@ -188,7 +188,7 @@ impl Value {
         }
     }
 
-    /// What [`to_json`](Self::to_json) gave, or any other JSON.
+    /// Reads the output of [`to_json`](Self::to_json), or any other JSON.
     pub(super) fn from_json(json: &Json) -> Value {
         match json {
             Json::Null => Value::Null,
@@ -224,7 +224,7 @@ fn object(entries: impl IntoIterator<Item = (String, Json)>) -> Json {
     Json::Object(object)
 }
 
-/// As JSON, shortened nowhere.
+/// As JSON, not shortened.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.to_json(), f)
@@ -272,7 +272,7 @@ impl<T: Into<Value>> From<Vec<T>> for Value {
     }
 }
 
-/// A map; the last of several values under one name stays.
+/// A map. Of several values under one name the last is kept.
 impl<N: Into<String>, T: Into<Value>> FromIterator<(N, T)> for Value {
     fn from_iter<I: IntoIterator<Item = (N, T)>>(entries: I) -> Value {
         Value::Map(map_of(entries.into_iter().map(|(name, value)| (name.into(), value.into()))))

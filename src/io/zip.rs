@@ -1,10 +1,10 @@
-//! Zip archives, as far as `.npz` and `.pt` files need them: entries that are stored or deflated, sizes of 64 bits, and no
-//! trust in what the directory says.
+//! Zip archives, as far as `.npz` and `.pt` files need them: entries that are stored or deflated, and zip64. The directory is
+//! not trusted.
 #![forbid(unsafe_code)]
 
 use super::load_options::printable;
-use crate::backend::cpu::runtime::scratch;
 use crate::error::{bail, err};
+use crate::memory::scratch;
 use crate::order::sort_by_key;
 use crate::{Error, Result};
 use flate2::Crc;
@@ -14,7 +14,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 
 /// The longest directory that is read: some millions of entries.
 const LONGEST_DIRECTORY: u64 = 1 << 28;
-/// No deflated byte stands for more.
+/// The highest compression ratio of deflate.
 const GREATEST_RATIO: u64 = 1032;
 
 const LOCAL: &[u8; 4] = b"PK\x03\x04";
@@ -23,41 +23,41 @@ const END: &[u8; 4] = b"PK\x05\x06";
 const END_64: &[u8; 4] = b"PK\x06\x06";
 const LOCATOR_64: &[u8; 4] = b"PK\x06\x07";
 
-/// An archive that is read.
+/// An archive to read.
 #[derive(Debug)]
 pub(super) struct Archive<F> {
     file: F,
     /// In the order of the directory.
     pub entries: Vec<Entry>,
-    places: HashMap<String, usize>,
+    positions: HashMap<String, usize>,
 }
 
 /// A file in an archive.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub name: String,
-    /// How many bytes it has.
+    /// The number of its bytes.
     pub size: u64,
-    /// How many bytes it takes in the archive.
+    /// The number of bytes it takes in the archive.
     packed: u64,
     deflated: bool,
     checksum: u32,
-    /// Where its own header begins, and after [`Archive::open`] where its bytes begin.
+    /// The start of its local header and, set by [`Archive::open`], of its bytes.
     header: u64,
     start: u64,
 }
 
 impl<F: Read + Seek> Archive<F> {
-    /// Reads the directory, and checks that its entries lie side by side in the file.
+    /// Reads the directory, and checks that its entries do not overlap.
     pub fn open(op: &'static str, mut file: F) -> Result<Archive<F>> {
         let length = file.seek(SeekFrom::End(0)).map_err(|source| failed(op, &source))?;
         let (count, size, start) = find_directory(op, &mut file, length)?;
         if start.checked_add(size).is_none_or(|end| end > length) || size > LONGEST_DIRECTORY {
-            bail!(Format, op, "a directory of {size} bytes at byte {start} is not in an archive of {length} bytes");
+            bail!(Format, op, "directory of {size} bytes at byte {start} does not fit in an archive of {length} bytes");
         }
-        // Each entry takes 46 bytes of the directory at least.
+        // Each entry takes at least 46 bytes of the directory.
         if count > size / 46 {
-            bail!(Format, op, "{count} entries are not in a directory of {size} bytes");
+            bail!(Format, op, "{count} entries do not fit in a directory of {size} bytes");
         }
         let directory = read_at(op, &mut file, start, size)?;
         let mut rest = Bytes { op, rest: &directory };
@@ -65,27 +65,27 @@ impl<F: Read + Seek> Archive<F> {
         for _ in 0..count {
             entries.push(parse_entry(&mut rest)?);
         }
-        let mut places = HashMap::new();
+        let mut positions = HashMap::new();
         for (at, entry) in entries.iter_mut().enumerate() {
             locate(op, &mut file, entry, start).map_err(|error| error.context(printable(&entry.name)))?;
-            if places.insert(entry.name.clone(), at).is_some() {
-                bail!(Format, op, "{} is twice in the archive", printable(&entry.name));
+            if positions.insert(entry.name.clone(), at).is_some() {
+                bail!(Format, op, "archive has {} twice", printable(&entry.name));
             }
         }
-        // An archive whose entries share bytes can be far larger than it is.
+        // An archive whose entries share bytes could unpack to far more than its size.
         let mut order: Vec<&Entry> = entries.iter().collect();
         sort_by_key(&mut order, |entry| entry.header);
         if let Some(two) = order.windows(2).find(|two| two[0].start + two[0].packed > two[1].header) {
-            bail!(Format, op, "{} and {} overlap", printable(&two[0].name), printable(&two[1].name));
+            bail!(Format, op, "entries {} and {} overlap", printable(&two[0].name), printable(&two[1].name));
         }
-        Ok(Archive { file, entries, places })
+        Ok(Archive { file, entries, positions })
     }
 
     pub fn find(&self, name: &str) -> Option<&Entry> {
-        self.places.get(name).map(|&place| &self.entries[place])
+        self.positions.get(name).map(|&position| &self.entries[position])
     }
 
-    /// Hands the bytes of an entry to a reader, which must take all of them; their checksum is compared if it is asked for.
+    /// Passes the bytes of an entry to `take`, which must read all of them; `verify` compares their checksum.
     pub fn read<R>(
         &mut self,
         op: &'static str,
@@ -93,14 +93,14 @@ impl<F: Read + Seek> Archive<F> {
         verify: bool,
         take: impl FnOnce(&mut dyn Read) -> Result<R>,
     ) -> Result<R> {
-        // What claims to be far larger than it is in the file is unpacked once for nothing, before memory is taken for it.
+        // An entry that claims a high compression ratio is unpacked once to check its size, before memory is allocated.
         const LARGE: u64 = 1 << 24;
         if entry.deflated && entry.size > LARGE && entry.size / 16 > entry.packed {
             self.file.seek(SeekFrom::Start(entry.start)).map_err(|source| failed(op, &source))?;
             let mut unpacked = DeflateDecoder::new((&mut self.file).take(entry.packed)).take(entry.size + 1);
             let count = io::copy(&mut unpacked, &mut io::sink()).map_err(|source| failed(op, &source))?;
             if count != entry.size {
-                bail!(Format, op, "it should have {} bytes, and has {count}", entry.size);
+                bail!(Format, op, "expected {} bytes, got {count}", entry.size);
             }
         }
         self.file.seek(SeekFrom::Start(entry.start)).map_err(|source| failed(op, &source))?;
@@ -116,15 +116,15 @@ impl<F: Read + Seek> Archive<F> {
         let mut checked = Checked { inner: reader, crc: Crc::new() };
         let taken = take(&mut checked)?;
         if checked.crc.sum() != entry.checksum || u64::from(checked.crc.amount()) != entry.size & u64::from(u32::MAX) {
-            bail!(Format, op, "its checksum is {:08x}, and should be {:08x}", checked.crc.sum(), entry.checksum);
+            bail!(Format, op, "expected checksum {:08x}, got {:08x}", entry.checksum, checked.crc.sum());
         }
         Ok(taken)
     }
 
-    /// The bytes of an entry, if there are no more than so many.
+    /// The bytes of an entry, at most `most`.
     pub fn bytes(&mut self, op: &'static str, entry: &Entry, most: u64) -> Result<Vec<u8>> {
         if entry.size > most {
-            bail!(Format, op, "{} has {} bytes, and may have {most}", printable(&entry.name), entry.size);
+            bail!(Format, op, "{} must have at most {most} bytes, got {}", printable(&entry.name), entry.size);
         }
         self.read(op, entry, false, |reader| {
             let mut bytes = scratch::filled(op, 0_u8, entry.size as usize)?;
@@ -133,13 +133,13 @@ impl<F: Read + Seek> Archive<F> {
         })
     }
 
-    /// Reads some bytes of an entry that is stored as it is, from one of its bytes on; `None` where it is deflated.
+    /// Reads bytes of a stored entry from an offset on; `None` if the entry is deflated.
     pub fn read_part(&mut self, op: &'static str, entry: &Entry, from: u64, to: &mut [u8]) -> Result<Option<()>> {
         if entry.deflated {
             return Ok(None);
         }
         if from.checked_add(to.len() as u64).is_none_or(|end| end > entry.size) {
-            bail!(Format, op, "{} bytes from byte {from} on are not in {} bytes", to.len(), entry.size);
+            bail!(Format, op, "{} bytes at byte {from} do not fit in an entry of {} bytes", to.len(), entry.size);
         }
         self.file.seek(SeekFrom::Start(entry.start + from)).map_err(|source| failed(op, &source))?;
         self.file.read_exact(to).map_err(|source| failed(op, &source))?;
@@ -147,7 +147,7 @@ impl<F: Read + Seek> Archive<F> {
     }
 }
 
-/// Adds up the checksum of what is read.
+/// Computes the checksum of the bytes that are read.
 struct Checked<R> {
     inner: R,
     crc: Crc,
@@ -172,32 +172,32 @@ fn read_at<F: Read + Seek>(op: &'static str, file: &mut F, start: u64, size: u64
     Ok(bytes)
 }
 
-/// The number of entries, and size and place of the directory.
+/// The number of entries, and the size and the start of the directory.
 fn find_directory<F: Read + Seek>(op: &'static str, file: &mut F, length: u64) -> Result<(u64, u64, u64)> {
-    // The end has 22 bytes, and behind them a comment.
+    // The end record has 22 bytes and then a comment.
     let tail = read_at(op, file, length.saturating_sub(22 + 0xffff), length.min(22 + 0xffff))?;
     let ends = (0..tail.len().saturating_sub(21)).rev();
     let Some(at) = ends.into_iter().find(|&at| tail[at..].starts_with(END)) else {
-        bail!(Format, op, "this is no zip archive, or its end is missing");
+        bail!(Format, op, "not a zip archive, or its end is missing");
     };
     let mut end = Bytes { op, rest: &tail[at + 4..] };
     let (disk, first_disk) = (end.u16()?, end.u16()?);
     let (_, count, size, start) = (end.u16()?, u64::from(end.u16()?), u64::from(end.u32()?), u64::from(end.u32()?));
     if (disk, first_disk) != (0, 0) && disk != 0xffff {
-        bail!(Format, op, "an archive of several files cannot be read");
+        bail!(Format, op, "archives of several files are not supported");
     }
     let is_64 = at >= 20 && tail[at - 20..].starts_with(LOCATOR_64);
     if !is_64 {
         return Ok((count, size, start));
     }
     let mut locator = Bytes { op, rest: &tail[at - 20 + 8..] };
-    let place = locator.u64()?;
-    if place.checked_add(56).is_none_or(|end| end > length) {
-        bail!(Format, op, "the end of the directory, at byte {place}, is not in an archive of {length} bytes");
+    let position = locator.u64()?;
+    if position.checked_add(56).is_none_or(|end| end > length) {
+        bail!(Format, op, "zip64 end record at byte {position} does not fit in an archive of {length} bytes");
     }
-    let end = read_at(op, file, place, 56)?;
+    let end = read_at(op, file, position, 56)?;
     if !end.starts_with(END_64) {
-        bail!(Format, op, "the end of the directory is not at byte {place}");
+        bail!(Format, op, "no zip64 end record at byte {position}");
     }
     let mut end = Bytes { op, rest: &end[32..] };
     Ok((end.u64()?, end.u64()?, end.u64()?))
@@ -206,7 +206,7 @@ fn find_directory<F: Read + Seek>(op: &'static str, file: &mut F, length: u64) -
 fn parse_entry(directory: &mut Bytes<'_>) -> Result<Entry> {
     let op = directory.op;
     if directory.take(4)? != CENTRAL {
-        bail!(Format, op, "an entry of the directory does not begin with its sign");
+        bail!(Format, op, "entry of the directory does not begin with its signature");
     }
     directory.take(4)?;
     let (flags, method) = (directory.u16()?, directory.u16()?);
@@ -228,7 +228,7 @@ fn parse_entry(directory: &mut Bytes<'_>) -> Result<Entry> {
         header: header.into(),
         start: 0,
     };
-    // Sizes of 64 bits stand in a field of their own, in place of those that are all ones.
+    // 64-bit sizes are in an extra field; the 32-bit ones are then all ones.
     while extra.rest.len() >= 4 {
         let (id, length) = (extra.u16()?, extra.u16()?);
         let mut field = Bytes { op, rest: extra.take(length.into())? };
@@ -241,11 +241,11 @@ fn parse_entry(directory: &mut Bytes<'_>) -> Result<Entry> {
         }
     }
     let refused = if flags & 1 != 0 {
-        Some("it is encrypted".to_string())
+        Some("encrypted entries are not supported".to_string())
     } else if method != 0 && method != 8 {
-        Some(format!("it is compressed by method {method}, and only deflate is known"))
+        Some(format!("compression must be stored (0) or deflate (8), got {method}"))
     } else if !entry.deflated && entry.packed != entry.size {
-        Some(format!("{} bytes that are stored as they are take {}", entry.size, entry.packed))
+        Some(format!("stored entry must take {} bytes, got {}", entry.size, entry.packed))
     } else if entry.size > entry.packed.saturating_mul(GREATEST_RATIO) {
         Some(format!("{} bytes cannot be deflated to {}", entry.size, entry.packed))
     } else {
@@ -257,27 +257,27 @@ fn parse_entry(directory: &mut Bytes<'_>) -> Result<Entry> {
     }
 }
 
-/// Finds the bytes of an entry, which must lie before the directory.
+/// Finds the bytes of an entry, which must be before the directory.
 fn locate<F: Read + Seek>(op: &'static str, file: &mut F, entry: &mut Entry, directory: u64) -> Result<()> {
     let fits = |end: Option<u64>| end.is_some_and(|end| end <= directory);
     if !fits(entry.header.checked_add(30)) {
-        bail!(Format, op, "its header, at byte {}, is not before the directory at {directory}", entry.header);
+        bail!(Format, op, "header at byte {} must be before the directory at byte {directory}", entry.header);
     }
     let header = read_at(op, file, entry.header, 30)?;
     if !header.starts_with(LOCAL) {
-        bail!(Format, op, "its header is not at byte {}", entry.header);
+        bail!(Format, op, "no header at byte {}", entry.header);
     }
     let mut lengths = Bytes { op, rest: &header[26..] };
     let (name, extra) = (lengths.u16()?, lengths.u16()?);
     entry.start = entry.header + 30 + u64::from(name) + u64::from(extra);
     if !fits(entry.start.checked_add(entry.packed)) {
         let (start, packed) = (entry.start, entry.packed);
-        bail!(Format, op, "its {packed} bytes from byte {start} on are not before the directory at {directory}");
+        bail!(Format, op, "{packed} bytes at byte {start} must end before the directory at byte {directory}");
     }
     Ok(())
 }
 
-/// Numbers from bytes, the least significant byte first.
+/// Reads little-endian numbers from bytes.
 pub(super) struct Bytes<'b> {
     pub op: &'static str,
     pub rest: &'b [u8],
@@ -290,7 +290,7 @@ impl<'b> Bytes<'b> {
                 self.rest = rest;
                 Ok(taken)
             }
-            None => Err(err!(Format, self.op, "{count} bytes are missing, and {} are left", self.rest.len())),
+            None => Err(err!(Format, self.op, "expected {count} more bytes, {} are left", self.rest.len())),
         }
     }
 
@@ -317,7 +317,7 @@ impl<'b> Bytes<'b> {
     }
 }
 
-/// An archive that is written. Sizes are known before the bytes, so that no part is written twice.
+/// An archive to write. Sizes are known in advance, so that no part is written twice.
 pub(super) struct Writer<'w> {
     file: &'w mut dyn Write,
     at: u64,
@@ -332,7 +332,7 @@ impl<'w> Writer<'w> {
         Writer { file, at: 0, directory: Vec::new(), count: 0, align }
     }
 
-    /// Adds a file whose bytes are these parts, one after the other.
+    /// Adds a file whose bytes are these parts in order.
     pub fn add(&mut self, name: &str, parts: &[&[u8]], deflate: bool) -> io::Result<()> {
         let mut crc = Crc::new();
         parts.iter().for_each(|part| crc.update(part));
@@ -340,15 +340,15 @@ impl<'w> Writer<'w> {
         let packed = if deflate { Some(deflated(parts)?) } else { None };
         let stored = packed.as_ref().map_or(size, |packed| packed.len() as u64);
         let name_length = u16::try_from(name.len())
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a name has more than 65535 bytes"))?;
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "names must have at most 65535 bytes"))?;
         let header = self.at;
-        // Both sizes in 64 bits, then filler up to the alignment, in a field that readers skip.
+        // Both sizes as 64 bits, then padding up to the alignment, in a field that readers skip.
         let fixed = 30 + u64::from(name_length) + 20;
         let filler =
             if self.align > 1 { (header + fixed + 4).next_multiple_of(self.align) - header - fixed } else { 0 };
         let version: u16 = 45;
         let mut common = Vec::new();
-        // Names are UTF-8; the date is the earliest there is, so that equal tensors give equal files.
+        // Names are UTF-8. The date is the earliest possible, so that equal tensors give equal files.
         common.extend((1_u16 << 11).to_le_bytes());
         common.extend((if deflate { 8_u16 } else { 0 }).to_le_bytes());
         common.extend(0_u16.to_le_bytes());
@@ -356,12 +356,12 @@ impl<'w> Writer<'w> {
         common.extend(crc.sum().to_le_bytes());
         common.extend([0xff; 8]);
         common.extend(name_length.to_le_bytes());
-        let sizes = |extra: &mut Vec<u8>, place: Option<u64>| {
+        let sizes = |extra: &mut Vec<u8>, position: Option<u64>| {
             extra.extend(1_u16.to_le_bytes());
-            extra.extend((if place.is_some() { 24_u16 } else { 16 }).to_le_bytes());
+            extra.extend((if position.is_some() { 24_u16 } else { 16 }).to_le_bytes());
             extra.extend(size.to_le_bytes());
             extra.extend(stored.to_le_bytes());
-            place.into_iter().for_each(|place| extra.extend(place.to_le_bytes()));
+            position.into_iter().for_each(|position| extra.extend(position.to_le_bytes()));
         };
         let mut local = LOCAL.to_vec();
         local.extend(version.to_le_bytes());
@@ -386,7 +386,7 @@ impl<'w> Writer<'w> {
         self.directory.extend(version.to_le_bytes());
         self.directory.extend(&common);
         self.directory.extend(28_u16.to_le_bytes());
-        // Comment, disk, attributes, and the place that stands in the field of 64 bits.
+        // Comment, disk, attributes, and the offset, which is in the 64-bit field.
         self.directory.extend([0; 10]);
         self.directory.extend(u32::MAX.to_le_bytes());
         self.directory.extend(name.as_bytes());

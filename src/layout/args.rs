@@ -1,4 +1,4 @@
-//! The arguments that describe shapes and dimensions, in the forms a caller would write them.
+//! Arguments that describe shapes and dimensions, in the forms that callers write them.
 
 use crate::{Result, error::bail};
 use smallvec::SmallVec;
@@ -10,7 +10,7 @@ pub(crate) const INLINE: usize = 5;
 
 pub(crate) type Strides = SmallVec<[isize; INLINE]>;
 
-/// The sizes of a tensor, one for each dimension; none for a single number.
+/// The sizes of a tensor, one for each dimension; empty for a 0-d tensor.
 ///
 /// ```
 /// use cotangent::{Shape, Tensor};
@@ -31,13 +31,13 @@ impl Shape {
     /// ```
     #[inline]
     pub fn numel(&self) -> usize {
-        // It never overflows for a shape that a tensor has (L3); for any other it is more than memory holds.
+        // It never overflows for a shape that a tensor has (L3). For any other shape it saturates.
         self.0.iter().fold(1, |n: usize, &size| n.saturating_mul(size))
     }
 
     #[inline]
     pub(crate) fn from_slice(sizes: &[usize]) -> Shape {
-        // Written out, since a copy of any length is a call, and every tensor and every node has a shape.
+        // Written out, since a copy of variable length is a function call, and every tensor and node has a shape.
         let inline: [usize; INLINE] = match *sizes {
             [] => [0; INLINE],
             [a] => [a, 0, 0, 0, 0],
@@ -143,7 +143,7 @@ impl From<&Shape> for Shape {
 /// Integers given as arguments.
 pub(crate) type Ints = SmallVec<[isize; INLINE]>;
 
-/// An integer as a signed one. What is too large for that is too large for everything it could mean, and stays so.
+/// An integer as a signed one. Out-of-range values saturate, and are then out of range for any size.
 pub(crate) trait ToSigned: Copy {
     fn to_signed(self) -> isize;
 }
@@ -165,7 +165,7 @@ macro_rules! signed {
 }
 signed!(i32, i64, isize);
 
-/// Sizes of which one may be left open with `-1`, as `reshape` and `expand` take them.
+/// Sizes for `reshape` and `expand`, where `-1` stands for a size to infer or to keep.
 ///
 /// ```
 /// use cotangent::Tensor;
@@ -177,7 +177,7 @@ signed!(i32, i64, isize);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sizes(pub(crate) Ints);
 
-/// One dimension; a negative one counts from the last.
+/// A dimension; negative ones count from the last.
 ///
 /// ```
 /// use cotangent::Tensor;
@@ -188,7 +188,7 @@ pub struct Sizes(pub(crate) Ints);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dim(pub(crate) isize);
 
-/// A place along a dimension; a negative one counts from the end.
+/// An index along a dimension; negative ones count from the end.
 ///
 /// ```
 /// use cotangent::Tensor;
@@ -199,7 +199,7 @@ pub struct Dim(pub(crate) isize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At(pub(crate) isize);
 
-/// How a dimension is cut: into so many parts, or at these indices.
+/// How a dimension is split: into a number of parts, or at indices.
 ///
 /// ```
 /// use cotangent::Tensor;
@@ -212,14 +212,14 @@ pub struct At(pub(crate) isize);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sections(pub(crate) Cuts);
 
-/// What [`Sections`] holds.
+/// The contents of [`Sections`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cuts {
     Parts(isize),
     At(Ints),
 }
 
-/// Dimensions to work on: a number, several, or all (`..`). Negative ones count from the last.
+/// Dimensions: one, several, or all (`..`). Negative ones count from the last.
 ///
 /// ```
 /// use cotangent::Tensor;
@@ -231,11 +231,11 @@ pub(crate) enum Cuts {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dims {
-    /// All of them if there are none.
+    /// `None` means all dimensions.
     pub(crate) named: Option<Ints>,
 }
 
-/// Dimensions that a reduction goes over: as [`Dims`], or [`keepdim`] of these.
+/// The dimensions of a reduction: as [`Dims`], or [`keepdim`] of these.
 ///
 /// ```
 /// use cotangent::{Tensor, keepdim};
@@ -251,7 +251,7 @@ pub struct ReduceDims {
     pub(crate) keepdim: bool,
 }
 
-/// Dimensions that a reduction goes over, and that stay with size 1.
+/// The dimensions of a reduction, which are kept with size 1.
 ///
 /// ```
 /// use cotangent::{Tensor, keepdim};
@@ -292,7 +292,7 @@ impl From<Dim> for Dims {
     }
 }
 
-/// Lists of integers in the forms a caller has them in.
+/// Conversions from the usual forms of integer lists.
 macro_rules! from_lists {
     ($int:ty: $($target:ident |$list:ident| $make:expr;)+) => {$(
         impl<const N: usize> From<[$int; N]> for $target {
@@ -358,7 +358,7 @@ impl From<Shape> for Sizes {
     }
 }
 
-/// A dimension argument as an index, negative ones wrapped.
+/// Resolves a dimension argument; negative ones are wrapped.
 pub(crate) fn resolve_dim(op: &'static str, dim: isize, rank: usize) -> Result<usize> {
     let wrapped = if dim < 0 { dim.saturating_add(rank as isize) } else { dim };
     if wrapped < 0 || wrapped >= rank as isize {
@@ -367,13 +367,13 @@ pub(crate) fn resolve_dim(op: &'static str, dim: isize, rank: usize) -> Result<u
     Ok(wrapped as usize)
 }
 
-/// As [`resolve_dim`], but a single number, which has no dimensions, lets 0 and -1 pass, as in PyTorch.
+/// As [`resolve_dim`], but 0 and -1 are allowed for a 0-d tensor, as in PyTorch.
 pub(crate) fn resolve_dim_or_scalar(op: &'static str, dim: isize, rank: usize) -> Result<usize> {
     if rank == 0 && matches!(dim, 0 | -1) { Ok(0) } else { resolve_dim(op, dim, rank) }
 }
 
-/// Dimension arguments as sorted indices, each at most once. A single number has no dimensions, but 0 and -1 are let
-/// pass for it, as in PyTorch, and name none.
+/// Resolves dimension arguments to sorted indices without duplicates. For a 0-d tensor 0 and -1 are allowed, as in PyTorch, and
+/// ignored.
 pub(crate) fn resolve_dims(op: &'static str, dims: &Dims, rank: usize) -> Result<SmallVec<[usize; INLINE]>> {
     let Some(dims) = &dims.named else { return Ok((0..rank).collect()) };
     let mut resolved = SmallVec::new();

@@ -1,4 +1,4 @@
-//! NumPy's broadcasting rule, and what it takes to undo it.
+//! NumPy's broadcasting rule, and its inverse.
 
 use super::{Layout, Shape, Strides, check_shape};
 use crate::{Result, error::bail};
@@ -18,12 +18,12 @@ pub(crate) fn broadcast(op: &'static str, shapes: &[&Shape]) -> Result<Shape> {
             }
         }
     }
-    // Two shapes that exist can broadcast to one that is too large to.
+    // Two valid shapes can broadcast to one that is too large.
     check_shape(op, &out)?;
     Ok(out.into_iter().collect())
 }
 
-/// The dimensions of `from` that have to be summed to undo its broadcast from `to`; `None` if it is no broadcast.
+/// The dimensions of `from` to sum to undo its broadcast from `to`; `None` if `to` does not broadcast to `from`.
 pub(crate) fn reduced_dims(from: &Shape, to: &Shape) -> Option<SmallVec<[isize; 5]>> {
     let lead = from.len().checked_sub(to.len())?;
     let mut dims: SmallVec<[isize; 5]> = (0..lead as isize).collect();
@@ -39,8 +39,8 @@ pub(crate) fn reduced_dims(from: &Shape, to: &Shape) -> Option<SmallVec<[isize; 
 }
 
 impl Layout {
-    /// This layout read as one of a broadcast shape: repeated dimensions get stride 0. The caller has established with
-    /// [`broadcast`] that the shapes fit.
+    /// This layout broadcast to a shape: repeated dimensions get stride 0. The caller has checked with [`broadcast`] that the
+    /// shapes are compatible.
     #[inline]
     pub fn broadcast_to(&self, shape: &Shape) -> Layout {
         if self.shape == *shape {

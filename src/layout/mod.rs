@@ -1,4 +1,4 @@
-//! How a tensor's elements lie in its storage: pure algebra over shapes, strides and offsets.
+//! The layout of a tensor's elements in its storage: shape, strides and offset.
 //!
 //! Invariants, cited where they are relied on:
 //! - **L1** `shape` and `strides` have the same length.
@@ -6,8 +6,8 @@
 //!   contiguous layout has it by construction, views of a layout address a subset of its positions, and
 //!   [`Layout::as_strided`] checks it.
 //! - **L3** the bytes of all elements fit in `isize`, whatever their dtype, also if sizes of 0 counted as 1, so that neither
-//!   strides nor byte counts can overflow. Every shape that comes into being passes [`check_shape`]: those that a caller
-//!   gives, broadcast and expanded ones included. Views and reductions of a checked shape have no more elements.
+//!   strides nor byte counts can overflow. Every new shape passes [`check_shape`]: those that a caller gives, broadcast and
+//!   expanded ones included. Views and reductions of a checked shape have no more elements.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -30,20 +30,20 @@ pub(crate) struct Layout {
     shape: Shape,
     strides: Strides,
     offset: usize,
-    // What follows from the above, and is asked for at every use of a tensor.
+    // Derived from the above, and needed at every use of a tensor.
     numel: usize,
     contiguous: bool,
 }
 
 impl Layout {
-    /// The row-major layout of a shape, from the first element of its storage on.
+    /// The row-major layout of a shape, with offset 0.
     #[inline]
     pub fn contiguous(shape: Shape) -> Layout {
         let (strides, numel) = (contiguous_strides(&shape), shape.numel());
         Layout { shape, strides, offset: 0, numel, contiguous: true }
     }
 
-    /// As [`contiguous`](Self::contiguous), with the shape copied straight to its place.
+    /// As [`contiguous`](Self::contiguous), with the shape copied directly into place.
     #[inline(always)]
     pub fn shaped(shape: &Shape) -> Layout {
         let strides = contiguous_strides(shape);
@@ -56,8 +56,7 @@ impl Layout {
         Layout { shape, strides, offset, numel, contiguous }
     }
 
-    /// The layout of a shape of at least two dimensions in which the second, that of channels, comes last: their elements lie side by
-    /// side.
+    /// The channels-last layout of a shape of at least two dimensions: the second dimension, the channels, has stride 1.
     pub fn channels_last(shape: &Shape) -> Layout {
         let mut strides = contiguous_strides(shape);
         let mut step = shape[1].max(1) as isize;
@@ -69,8 +68,7 @@ impl Layout {
         Layout::new(shape.clone(), strides, 0)
     }
 
-    /// Whether the elements lie as [`channels_last`](Self::channels_last) has them, wherever they begin, and not in row-major order,
-    /// too.
+    /// Whether the strides are those of [`channels_last`](Self::channels_last), with any offset, and the layout is not contiguous.
     pub fn is_channels_last(&self) -> bool {
         if self.contiguous || self.rank() < 3 || self.strides[1] != 1 {
             return false;
@@ -108,21 +106,21 @@ impl Layout {
         self.numel
     }
 
-    /// Whether the elements lie in row-major order without gaps. Strides of dimensions of size 1 do not matter, and a
-    /// layout without elements is contiguous.
+    /// Whether the elements are in row-major order without gaps. Strides of dimensions of size 1 do not matter. A layout without
+    /// elements is contiguous.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.contiguous
     }
 
-    /// The lowest and highest position in the storage that an element takes; `None` without elements.
+    /// The lowest and highest position of an element in the storage; `None` without elements.
     pub fn extent(&self) -> Option<(usize, usize)> {
         extent(&self.shape, &self.strides, self.offset)
             .and_then(|(low, high)| Some((usize::try_from(low).ok()?, usize::try_from(high).ok()?)))
     }
 
-    /// Whether no two indices share a position. Exact for layouts made by views of contiguous ones; an `as_strided`
-    /// layout that interleaves may be called overlapping although it is not.
+    /// Whether no two indices share a position. Exact for views of contiguous layouts. An interleaving `as_strided` layout may be
+    /// reported as overlapping although it is not.
     pub fn is_non_overlapping(&self) -> bool {
         let mut dims: smallvec::SmallVec<[(usize, usize); 5]> = self
             .shape
@@ -137,7 +135,7 @@ impl Layout {
             if stride <= reach {
                 return false;
             }
-            // Without elements the strides may be anything.
+            // Without elements the strides are arbitrary.
             reach = reach.saturating_add(stride.saturating_mul(size - 1));
         }
         true
@@ -157,7 +155,7 @@ fn is_contiguous(shape: &[usize], strides: &[isize]) -> bool {
     contiguous
 }
 
-/// The position range of strided elements, computed wide enough not to overflow; `None` without elements.
+/// The range of positions of strided elements, computed in `i128`, which cannot overflow; `None` without elements.
 fn extent(shape: &[usize], strides: &[isize], offset: usize) -> Option<(i128, i128)> {
     if shape.contains(&0) {
         return None;
@@ -176,7 +174,7 @@ fn extent(shape: &[usize], strides: &[isize], offset: usize) -> Option<(i128, i1
 
 #[inline]
 pub(crate) fn contiguous_strides(shape: &[usize]) -> Strides {
-    // The common ranks are written out: that way strides are computed in registers.
+    // The common ranks are written out, so that strides are computed in registers.
     let at_least_one = |size: usize| size.max(1) as isize;
     let inline: [isize; INLINE] = match *shape {
         [] | [_] => [1; INLINE],
@@ -197,12 +195,12 @@ fn long_strides(shape: &[usize]) -> Strides {
     strides
 }
 
-/// The most bytes that an element may have.
+/// The size in bytes of the largest dtype.
 const LARGEST_ELEMENT: usize = 16;
 
-/// Checks L3 for a shape that comes into being, and counts its elements.
+/// Checks L3 for a new shape, and returns its number of elements.
 pub(crate) fn check_shape(op: &'static str, shape: &[usize]) -> Result<usize> {
-    // The common shapes have few and small sizes, whose product needs no checks.
+    // Common shapes have few and small sizes, whose product cannot overflow.
     const SMALL: usize = 1 << 14;
     if shape.len() <= 4 && shape.iter().all(|&size| size < SMALL) {
         return Ok(shape.iter().product());
@@ -214,10 +212,19 @@ pub(crate) fn check_shape(op: &'static str, shape: &[usize]) -> Result<usize> {
     }
 }
 
-/// As [`check_shape`], for the bytes of elements of this size.
+/// As [`check_shape`], but returns the number of bytes of elements of this size.
 #[inline]
 pub(crate) fn checked_bytes(op: &'static str, shape: &[usize], element: usize) -> Result<usize> {
     Ok(check_shape(op, shape)? * element)
+}
+
+/// The multi-index of an element by its row-major number.
+pub(crate) fn unravel(mut number: usize, shape: &[usize]) -> Vec<usize> {
+    let mut position = vec![0; shape.len()];
+    for (at, &size) in position.iter_mut().zip(shape).rev() {
+        (*at, number) = (number % size.max(1), number / size.max(1));
+    }
+    position
 }
 
 #[cotangent_macros::unit_tests]

@@ -4,16 +4,16 @@ use super::args::ToSigned;
 use crate::{Result, error::bail};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-/// A range along one dimension with Python's meaning: open ends, negative positions counted from the end, ends beyond
-/// the size cut off, and a step that may be negative.
+/// A range along one dimension with Python's meaning: open ends, negative indices that count from the end, ends clamped to the
+/// size, and a step that may be negative.
 ///
 /// ```
-/// use cotangent::{Slice, Tensor, s};
+/// use cotangent::{Tensor, s, arguments::Slice};
 /// let x = Tensor::arange(0, 6)?;
 /// assert_eq!(x.slice(0, 2..4)?.to_vec::<i64>()?, [2, 3]);
 /// assert_eq!(x.slice(0, Slice::new(1, -1))?.to_vec::<i64>()?, [1, 2, 3, 4]);
 /// assert_eq!(x.slice(0, Slice::from(..).step(-2))?.to_vec::<i64>()?, [5, 3, 1]);
-/// // The same by the form for all dimensions.
+/// // The same with an index.
 /// assert_eq!(x.index(s![1..-1])?.to_vec::<i64>()?, [1, 2, 3, 4]);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
@@ -25,10 +25,10 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// From `start` up to but without `end`; `None` leaves the side open.
+    /// From `start` to `end`, exclusive. `None` leaves an end open.
     ///
     /// ```
-    /// use cotangent::{Slice, Tensor};
+    /// use cotangent::{Tensor, arguments::Slice};
     /// assert_eq!(Tensor::arange(0, 6)?.slice(0, Slice::new(-2, None))?.to_vec::<i64>()?, [4, 5]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
@@ -36,23 +36,23 @@ impl Slice {
         Slice { start: start.into(), end: end.into(), step: 1 }
     }
 
-    /// From `start` up to and with `end`; `None` leaves the side open.
+    /// From `start` to `end`, inclusive. `None` leaves an end open.
     ///
     /// ```
-    /// use cotangent::{Slice, Tensor};
+    /// use cotangent::{Tensor, arguments::Slice};
     /// assert_eq!(Tensor::arange(0, 6)?.slice(0, Slice::inclusive(1, -2))?.to_vec::<i64>()?, [1, 2, 3, 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub fn inclusive(start: impl Into<Option<isize>>, end: impl Into<Option<isize>>) -> Slice {
-        // `..=-1` ends with the last element, which no exclusive end but the open one can say.
+        // `..=-1` ends with the last element, which needs an open exclusive end.
         let end = end.into().filter(|&end| end != -1).map(|end| end.saturating_add(1));
         Slice { start: start.into(), end, step: 1 }
     }
 
-    /// The same range in steps of `step`. With a negative step open ends run from the last element to the first.
+    /// The same range with step `step`. With a negative step, open ends run from the last element to the first.
     ///
     /// ```
-    /// use cotangent::{Slice, Tensor};
+    /// use cotangent::{Tensor, arguments::Slice};
     /// assert_eq!(Tensor::arange(0, 6)?.slice(0, Slice::new(1, None).step(2))?.to_vec::<i64>()?, [1, 3, 5]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
@@ -61,11 +61,11 @@ impl Slice {
         Slice { step, ..self }
     }
 
-    /// The first position, the number of elements and the step, for a dimension of `size`.
+    /// The first index, the number of elements and the step, for a dimension of `size`.
     pub(crate) fn resolve(&self, op: &'static str, size: usize) -> Result<(usize, usize, isize)> {
         let (n, step) = (size as isize, self.step);
         if step == 0 {
-            bail!(Value, op, "a slice's step must not be 0");
+            bail!(Value, op, "step must not be 0");
         }
         let wrap = |at: isize| if at < 0 { at.saturating_add(n) } else { at };
         // A descending slice starts at most at the last element and ends at earliest before the first.
@@ -85,8 +85,8 @@ impl From<RangeFull> for Slice {
     }
 }
 
-/// A range with two ends counts from the start: of `1..-1` Rust's own lint says that it is empty. Where an end is
-/// negative, say `Slice::new(1, -1)` or `s![1..-1]`.
+/// Ranges with two ends take only `usize`, since a Rust lint reports `1..-1` as empty. For a negative end write
+/// `Slice::new(1, -1)` or `s![1..-1]`.
 impl From<Range<usize>> for Slice {
     fn from(range: Range<usize>) -> Slice {
         Slice::new(range.start.to_signed(), range.end.to_signed())

@@ -1,11 +1,11 @@
-//! Views as algebra: each function makes a new layout over the same storage, or says why it cannot.
+//! Views: each function makes a new layout over the same storage, or an error.
 
 use super::{Layout, Shape, Sizes, Slice, Strides, check_shape, extent, resolve_dim};
 use crate::{Result, error::bail};
 use smallvec::SmallVec;
 
 impl Layout {
-    /// The dimensions in another order; each must be named once.
+    /// The dimensions in another order; each must occur once.
     pub fn permute(&self, op: &'static str, dims: &[isize]) -> Result<Layout> {
         let order = self.permutation(op, dims)?;
         let shape = order.iter().map(|&d| self.shape[d]).collect();
@@ -13,17 +13,10 @@ impl Layout {
         Ok(Layout::new(shape, strides, self.offset))
     }
 
-    /// The order that `permute` was asked for, as indices.
+    /// The order of `permute`, with negative dimensions wrapped.
     pub fn permutation(&self, op: &'static str, dims: &[isize]) -> Result<SmallVec<[usize; 5]>> {
         if dims.len() != self.rank() {
-            bail!(
-                Shape,
-                op,
-                "{dims:?} names {} dimensions, the shape {:?} has {}",
-                dims.len(),
-                self.shape,
-                self.rank()
-            );
+            bail!(Shape, op, "dims must name all {} dimensions of shape {:?}, got {dims:?}", self.rank(), self.shape);
         }
         let mut order = SmallVec::new();
         for &dim in dims {
@@ -36,16 +29,16 @@ impl Layout {
         Ok(order)
     }
 
-    /// The layout of the parts of complex numbers: a last dimension of size 2, and twice as many steps to everything else.
+    /// The layout of the parts of complex numbers: a last dimension of size 2, and all other strides doubled.
     pub fn pairs(&self) -> Layout {
         let mut shape = self.shape.clone();
         shape.insert(self.rank(), 2);
-        // A stride that is never used may be as large as any number.
+        // A stride that is never used may be arbitrarily large.
         let strides = self.strides.iter().map(|stride| stride.saturating_mul(2)).chain([1]).collect();
         Layout::new(shape, strides, 2 * self.offset)
     }
 
-    /// The opposite of [`pairs`](Self::pairs); `None` if the last dimension does not consist of pairs that lie side by side.
+    /// The inverse of [`pairs`](Self::pairs); `None` if the last dimension does not consist of contiguous pairs.
     pub fn joined_pairs(&self) -> Option<Layout> {
         let (&2, shape) = self.shape.split_last()? else { return None };
         let (last, strides) = self.strides.split_last()?;
@@ -59,21 +52,21 @@ impl Layout {
         Some(Layout::new(shape.into(), strides.iter().map(|stride| stride / 2).collect(), self.offset / 2))
     }
 
-    /// With one more dimension in front.
+    /// This layout with one more dimension in front.
     pub fn with_leading(&self, op: &'static str, size: usize, stride: isize) -> Result<Layout> {
         let shape: Shape = std::iter::once(size).chain(self.shape.iter().copied()).collect();
         check_shape(op, &shape)?;
         Ok(Layout::new(shape, std::iter::once(stride).chain(self.strides.iter().copied()).collect(), self.offset))
     }
 
-    /// Without the first dimension, at its first element, and the stride that it had.
+    /// This layout without the first dimension, at its first element, and the stride of that dimension.
     pub fn without_leading(&self) -> (Layout, isize) {
         let (shape, strides) =
             (self.shape.iter().skip(1).copied().collect(), self.strides.iter().skip(1).copied().collect());
         (Layout::new(shape, strides, self.offset), self.strides.first().copied().unwrap_or(0))
     }
 
-    /// Two dimensions exchanged.
+    /// Two dimensions swapped.
     pub fn transpose(&self, op: &'static str, a: isize, b: isize) -> Result<Layout> {
         let (a, b) = (resolve_dim(op, a, self.rank())?, resolve_dim(op, b, self.rank())?);
         let mut dims: SmallVec<[isize; 5]> = (0..self.rank() as isize).collect();
@@ -88,22 +81,27 @@ impl Layout {
         Ok(self.strided_part(dim, start, len, step))
     }
 
-    /// `len` elements of a dimension from `start` on; unlike [`slice`](Self::slice) nothing is cut off.
+    /// `len` elements of a dimension from `start` on. Unlike [`slice`](Self::slice), a range that is too long is an error.
     pub fn narrow(&self, op: &'static str, dim: isize, start: isize, len: usize) -> Result<Layout> {
         let dim = resolve_dim(op, dim, self.rank())?;
         let size = self.shape[dim];
         let first = if start < 0 { start.saturating_add(size as isize) } else { start };
         if first < 0 || (first as usize).checked_add(len).is_none_or(|end| end > size) {
-            bail!(Index, op, "{len} elements from {start} on do not lie in dimension {dim} of shape {:?}", self.shape);
+            bail!(
+                Index,
+                op,
+                "{len} elements from index {start} are out of range for dimension {dim} of shape {:?}",
+                self.shape
+            );
         }
         Ok(self.strided_part(dim, first as usize, len, 1))
     }
 
     fn strided_part(&self, dim: usize, start: usize, len: usize, step: isize) -> Layout {
         let mut strides = self.strides.clone();
-        // Without elements no position is read, and an offset at the end would break L2 for views of this view.
+        // Without elements nothing is read, and an offset at the end would break L2 for views of this view.
         let offset = if len == 0 || self.numel == 0 { self.offset } else { self.at(dim, start) };
-        // A step as long as the dimension leaves one element, whose stride is never used; it must only not overflow.
+        // A large step leaves one element, whose stride is never used. It must not overflow.
         strides[dim] = strides[dim].saturating_mul(step);
         Layout::new(self.shape.with(dim, len), strides, offset)
     }
@@ -113,7 +111,7 @@ impl Layout {
         (self.offset as isize + index as isize * self.strides[dim]) as usize
     }
 
-    /// One index of a dimension, which goes away.
+    /// One index of a dimension, which is removed.
     pub fn select(&self, op: &'static str, dim: isize, index: isize) -> Result<Layout> {
         let dim = resolve_dim(op, dim, self.rank())?;
         let size = self.shape[dim] as isize;
@@ -127,13 +125,13 @@ impl Layout {
         Ok(part)
     }
 
-    /// The named dimensions reversed.
+    /// The given dimensions reversed.
     pub fn flip(&self, op: &'static str, dims: &[usize]) -> Result<Layout> {
         let reversed = Slice::from(..).step(-1);
         dims.iter().try_fold(self.clone(), |layout, &dim| layout.slice(op, dim as isize, &reversed))
     }
 
-    /// All dimensions of size 1 removed, or only those named (named ones of another size stay).
+    /// The given dimensions removed where their size is 1.
     pub fn squeeze(&self, dims: &[usize]) -> Layout {
         let keep = |d: &usize| self.shape[*d] != 1 || !dims.contains(d);
         let kept: SmallVec<[usize; 5]> = (0..self.rank()).filter(keep).collect();
@@ -142,15 +140,15 @@ impl Layout {
         Layout::new(shape, strides, self.offset)
     }
 
-    /// A dimension of size 1 put in at `dim`, which may be one past the last.
+    /// A dimension of size 1 inserted at `dim`, which may be one past the last.
     pub fn unsqueeze(&self, op: &'static str, dim: isize) -> Result<Layout> {
         let rank = self.rank() as isize;
         if !(-rank - 1..=rank).contains(&dim) {
-            bail!(Index, op, "there is no place {dim} for a dimension in shape {:?} of rank {rank}", self.shape);
+            bail!(Index, op, "dim must be from {} to {rank} for shape {:?}, got {dim}", -rank - 1, self.shape);
         }
         let dim = if dim < 0 { dim + rank + 1 } else { dim } as usize;
         let mut layout = self.clone();
-        // The stride the dimension would have in a contiguous layout keeps printed strides unsurprising.
+        // The stride that the dimension would have in a contiguous layout.
         let stride = self.shape.get(dim).map_or(1, |&size| (size.max(1) as isize).saturating_mul(self.strides[dim]));
         layout.shape.insert(dim, 1);
         layout.strides.insert(dim, stride);
@@ -161,7 +159,7 @@ impl Layout {
     pub fn expand(&self, op: &'static str, sizes: &Sizes) -> Result<Layout> {
         let asked = &sizes.0;
         let Some(lead) = asked.len().checked_sub(self.rank()) else {
-            bail!(Shape, op, "cannot expand {:?} to the fewer dimensions of {:?}", self.shape, &asked[..]);
+            bail!(Shape, op, "cannot expand {:?} to {:?}, which has fewer dimensions", self.shape, &asked[..]);
         };
         let mut shape = SmallVec::<[usize; 5]>::new();
         for (at, &size) in asked.iter().enumerate() {
@@ -178,37 +176,37 @@ impl Layout {
         Ok(self.broadcast_to(&shape))
     }
 
-    /// The shape that `sizes` asks for, with an open size filled in.
+    /// The shape for `sizes`, with `-1` inferred.
     pub fn resolve_sizes(&self, op: &'static str, sizes: &Sizes) -> Result<Shape> {
         let (asked, numel) = (&sizes.0, self.numel());
         let open = asked.iter().filter(|&&s| s == -1).count();
         let known =
             asked.iter().filter(|&&s| s != -1).try_fold(1_usize, |n, &s| n.checked_mul(usize::try_from(s).ok()?));
         let Some(known) = known else {
-            bail!(Shape, op, "{:?} is not a shape", &asked[..]);
+            bail!(Shape, op, "sizes must be ≥ 0, or -1 for one of them, got {:?}", &asked[..]);
         };
         let fits = match open {
             0 => known == numel,
             1 => known != 0 && numel % known == 0,
-            _ => bail!(Shape, op, "{:?} leaves more than one size open", &asked[..]),
+            _ => bail!(Shape, op, "at most one size can be -1, got {:?}", &asked[..]),
         };
         if !fits {
-            bail!(Shape, op, "cannot make {:?} of {:?}, which has {numel} elements", &asked[..], self.shape);
+            bail!(Shape, op, "cannot change shape {:?} of {numel} elements to {:?}", self.shape, &asked[..]);
         }
         let filled: Shape = asked.iter().map(|&s| if s == -1 { numel / known } else { s as usize }).collect();
         check_shape(op, &filled)?;
         Ok(filled)
     }
 
-    /// The same elements in the same order under another shape, if strides can express it; `None` if it takes a copy.
+    /// The same elements in the same order under another shape; `None` if strides cannot express it.
     pub fn reshape(&self, shape: &Shape) -> Option<Layout> {
         if self.is_contiguous() {
             let mut layout = Layout::contiguous(shape.clone());
             layout.offset = self.offset;
             return Some(layout);
         }
-        // Walk both shapes from the back. A run of old dimensions that are laid out as one can be cut up freely; those
-        // of size 1 lie anywhere.
+        // Walk both shapes from the back. A run of old dimensions that can be merged into one can be split freely. Strides of
+        // dimensions of size 1 are arbitrary.
         let old: SmallVec<[(usize, isize); 5]> =
             self.shape.iter().copied().zip(self.strides.iter().copied()).filter(|&(size, _)| size != 1).collect();
         let mut strides = Strides::from_elem(1, shape.len());
@@ -234,21 +232,20 @@ impl Layout {
         Some(Layout::new(shape.clone(), strides, self.offset))
     }
 
-    /// The diagonal of two different dimensions, `offset` places to the right of the main one, as a last dimension in place
-    /// of the two.
+    /// The diagonal of two different dimensions, at `offset` above the main one, as a last dimension that replaces the two.
     pub fn diagonal(&self, offset: isize, dim1: usize, dim2: usize) -> Layout {
         let (down, right) = if offset < 0 { (offset.unsigned_abs(), 0) } else { (0, offset.unsigned_abs()) };
         let len = self.shape[dim1].saturating_sub(down).min(self.shape[dim2].saturating_sub(right));
         let (a, b) = (self.strides[dim1], self.strides[dim2]);
         let others = (0..self.rank()).filter(|&d| d != dim1 && d != dim2);
         let shape: Shape = others.clone().map(|d| self.shape[d]).chain([len]).collect();
-        // A stride along which there is one element may be anything.
+        // The stride of a dimension with one element is arbitrary.
         let strides = others.map(|d| self.strides[d]).chain([a.wrapping_add(b)]).collect();
         let first = if shape.numel() == 0 { 0 } else { down as isize * a + right as isize * b };
         Layout::new(shape, strides, self.offset.wrapping_add_signed(first))
     }
 
-    /// Any layout over a storage of `len` elements, checked against it from the lowest to the highest position.
+    /// A layout with any strides over a storage of `len` elements. The lowest and highest position are checked.
     pub fn as_strided(
         &self,
         op: &'static str,
@@ -258,7 +255,7 @@ impl Layout {
         len: usize,
     ) -> Result<Layout> {
         if shape.len() != strides.len() {
-            bail!(Shape, op, "{} sizes {shape:?} but {} strides {strides:?}", shape.len(), strides.len());
+            bail!(Shape, op, "expected {} strides for shape {shape:?}, got {strides:?}", shape.len());
         }
         check_shape(op, &shape)?;
         match extent(&shape, strides, offset) {
@@ -313,7 +310,7 @@ mod tests {
     fn refusals_name_the_op_and_the_values() {
         assert_eq!(
             error_case(base().permute("permute", &[0, 1])),
-            "permute: [0, 1] names 2 dimensions, the shape [2, 3, 4] has 3"
+            "permute: dims must name all 3 dimensions of shape [2, 3, 4], got [0, 1]"
         );
         assert_eq!(
             error_case(base().permute("permute", &[0, 1, -2])),
@@ -325,7 +322,7 @@ mod tests {
         );
         assert_eq!(
             error_case(base().narrow("narrow", 2, 2, 3)),
-            "narrow: 3 elements from 2 on do not lie in dimension 2 of shape [2, 3, 4]"
+            "narrow: 3 elements from index 2 are out of range for dimension 2 of shape [2, 3, 4]"
         );
         assert_eq!(
             error_case(base().expand("expand", &Sizes::from([2, 5, 4]))),
@@ -337,7 +334,7 @@ mod tests {
         );
         assert!(error_case(base().as_strided("as_strided", [2].into(), &[-1], 0, 24)).contains("from -1 to 0"));
         let sizes = base().resolve_sizes("reshape", &Sizes::from([-1, 5])).map_err(|e| e.to_string());
-        assert_eq!(sizes.err().as_deref(), Some("reshape: cannot make [-1, 5] of [2, 3, 4], which has 24 elements"));
+        assert_eq!(sizes.err().as_deref(), Some("reshape: cannot change shape [2, 3, 4] of 24 elements to [-1, 5]"));
     }
 
     #[test]

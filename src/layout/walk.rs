@@ -1,10 +1,10 @@
-//! Walking several layouts of one shape side by side, with as few and as long runs as possible.
+//! Joint iteration over several layouts of one shape, in as few and as long runs as possible.
 
 use super::{Layout, Shape};
 use smallvec::SmallVec;
 
-/// The joint walk over `N` layouts of one shape. Dimensions of size 1 are dropped, and neighbours that every operand
-/// lays out as one are merged, so that contiguous operands of any rank become a single run.
+/// The joint iteration over `N` layouts of one shape. Dimensions of size 1 are dropped, and adjacent dimensions are merged if the
+/// strides of all operands allow it, so contiguous operands of any rank are a single run.
 pub(crate) struct Walk<const N: usize> {
     /// Sizes and strides, innermost last; never empty.
     dims: SmallVec<[(usize, [isize; N]); 5]>,
@@ -12,7 +12,7 @@ pub(crate) struct Walk<const N: usize> {
     numel: usize,
 }
 
-/// Sizes and strides, without dimensions of size 1 and with neighbours merged where all operands allow it; never empty.
+/// Sizes and strides, without dimensions of size 1 and with adjacent dimensions merged where possible; never empty.
 #[inline(always)]
 fn merged<const N: usize>(shape: &Shape, strides: impl Fn(usize) -> [isize; N]) -> SmallVec<[(usize, [isize; N]); 5]> {
     let mut dims: SmallVec<[(usize, [isize; N]); 5]> = SmallVec::new();
@@ -40,13 +40,13 @@ impl<const N: usize> Walk<N> {
         Walk { dims, offsets, numel: shape.numel() }
     }
 
-    /// The walk over dimensions that are given by their sizes and strides, outermost first, from these positions.
+    /// The walk over dimensions given by their sizes and strides, outermost first, from these positions.
     pub fn over(dims: &[(usize, [isize; N])], offsets: [isize; N]) -> Walk<N> {
         let shape: Shape = dims.iter().map(|&(size, _)| size).collect();
         Walk { dims: merged(&shape, |at| dims[at].1), offsets, numel: shape.numel() }
     }
 
-    /// The walk over one layout that is given by its shape and strides, from position 0.
+    /// The walk over one layout given by its shape and strides, from position 0.
     pub fn of(shape: &Shape, strides: &[isize]) -> Walk<1> {
         let dims = merged(shape, |at| [strides[at]]);
         Walk { dims, offsets: [0], numel: shape.numel() }
@@ -62,7 +62,7 @@ impl<const N: usize> Walk<N> {
         self.offsets
     }
 
-    /// The walk over pairs of elements, if these lie side by side for every operand.
+    /// The walk over pairs of elements, if these are contiguous for every operand.
     pub fn pairs(&self) -> Option<Walk<N>> {
         let (inner, outer) = self.dims.split_last()?;
         let even = outer.iter().flat_map(|(_, strides)| strides).chain(&self.offsets).all(|step| step % 2 == 0);
@@ -143,8 +143,8 @@ impl<const N: usize> Walk<N> {
     }
 }
 
-/// What is done with a run: its positions and its length. A trait of our own and not `dyn FnMut`, whose table also has a function
-/// that takes the closure by value: a second copy of each loop, which nobody calls.
+/// Visits a run: its positions and its length. A custom trait and not `dyn FnMut`, whose vtable also has a function that takes
+/// the closure by value: a second, unused copy of each loop.
 trait VisitRuns<const N: usize> {
     fn visit(&mut self, at: [isize; N], len: usize);
 }

@@ -1,13 +1,13 @@
-//! Counting what is in use, now and at the most, without a locked instruction for each tiny tensor.
+//! Counters of the bytes in use and of their peak, without an atomic read-modify-write for each tiny tensor.
 //!
-//! A locked addition costs some 10 ns, as much as the rest of a small allocation. So a thread that gives up a small
-//! buffer does not discount it at once but notes it as *owed* in an account of its own, and the next request on that
-//! thread is first set off against what it owes. Laws:
+//! An atomic addition costs about 10 ns, as much as the rest of a small allocation. So a thread that frees a small buffer does
+//! not subtract it at once, but notes it as *owed* in its account. The next request on that thread is first offset against what
+//! it owes. Invariants:
 //!
-//! 1. `counted` minus all that is owed is what is in use. So [`Counter::current`] is exact.
-//! 2. `counted` rises only after the thread that raises it has paid what it owes. So where one thread allocates, the
-//!    peak of `counted` is the peak of what is in use, exactly; where several do, it is never too low, and too high by at
-//!    most [`CREDIT`] for each other thread.
+//! 1. The bytes in use are `counted` minus all that is owed. So [`Counter::current`] is exact.
+//! 2. `counted` rises only after the thread that raises it has paid what it owes. So with one allocating thread the peak of
+//!    `counted` is exactly the peak of the bytes in use. With several threads it is never too low, and too high by at most
+//!    [`CREDIT`] for each other thread.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The most that a thread may owe: a thousand tiny tensors.
 const CREDIT: usize = 64 << 10;
 
-/// The bytes in use on a device. On a cache line of its own, as all threads write here.
+/// The bytes in use on a device. On a separate cache line, since all threads write here.
 #[repr(align(128))]
 pub(crate) struct Counter {
     counted: AtomicUsize,
@@ -23,7 +23,7 @@ pub(crate) struct Counter {
     accounts: Mutex<Vec<Arc<Account>>>,
 }
 
-/// What one thread owes. Only that thread writes it, so plain loads and stores do; others read it for the statistics.
+/// What one thread owes. Only that thread writes it, so plain loads and stores suffice; others read it for the statistics.
 pub(crate) struct Account {
     owed: AtomicUsize,
 }
@@ -33,7 +33,7 @@ impl Counter {
         Counter { counted: AtomicUsize::new(0), peak: AtomicUsize::new(0), accounts: Mutex::new(Vec::new()) }
     }
 
-    /// Opens an account, for the calling thread alone.
+    /// Opens an account for the calling thread.
     #[cold]
     #[inline(never)]
     pub(crate) fn open(&self) -> Arc<Account> {
@@ -51,7 +51,7 @@ impl Counter {
     /// Pays what is owed.
     pub(crate) fn materialize(&self, account: &Account) {
         let owed = account.owed.load(Relaxed);
-        // Law 1 holds before and after, but not between the two; in this order a reader never sees too little in use.
+        // Invariant 1 holds before and after, but not between the two. In this order a reader never sees too little in use.
         account.owed.store(0, Relaxed);
         self.counted.fetch_sub(owed, SeqCst);
     }
@@ -72,7 +72,7 @@ impl Counter {
         }
     }
 
-    /// Counts bytes as no longer in use, before they are given away.
+    /// Counts bytes as no longer in use, before they are released.
     #[inline]
     pub(crate) fn sub(&self, account: Option<&Account>, bytes: usize) {
         if let Some(account) = account {
@@ -98,13 +98,13 @@ impl Counter {
 
     /// Makes what is in use now the peak.
     pub(crate) fn reset_peak(&self) {
-        // The second line makes up for a thread that counted between the load and the store, compared with the old peak
-        // and so did not raise it. The order of all four accesses must be the same for everyone, hence `SeqCst`.
+        // The second line is for a thread that counted between the load and the store, and did not raise the old peak. The order
+        // of all four accesses must be the same for all threads, hence `SeqCst`.
         self.peak.store(self.counted.load(SeqCst), SeqCst);
         self.peak.fetch_max(self.counted.load(SeqCst), SeqCst);
     }
 
-    /// Makes the peak at least this, after it was reset for a part of what it speaks of.
+    /// Raises the peak to at least this, after it was reset for a shorter measurement.
     pub(crate) fn raise_peak(&self, bytes: usize) {
         self.peak.fetch_max(bytes, SeqCst);
     }
@@ -136,7 +136,7 @@ mod tests {
                 counter.sub(account, bytes);
                 current -= bytes;
             }
-            // Without an account, what is owed cannot be set off: the peak may then be too high by the credit.
+            // Without an account, what is owed cannot be offset: the peak may then be too high by the credit.
             peak = current.max(peak);
             assert_eq!(counter.current(), current);
             assert!((peak..=peak + CREDIT).contains(&counter.peak()));

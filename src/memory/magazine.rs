@@ -1,8 +1,8 @@
-//! A stock of small buffers for each thread, so that tiny tensors cost neither a lock nor a `malloc`.
+//! A per-thread cache of small buffers, so that tiny tensors need neither a lock nor a `malloc`.
 //!
-//! When the last handle of a small buffer goes, the buffer goes into the magazine of the thread that dropped it, still
-//! inside its `Arc`; the next request of its size class on that thread takes it out again. A magazine is bounded: past
-//! the bound, buffers go back to the pool. A thread's magazine goes back when the thread ends.
+//! When the last handle of a small buffer is dropped, the buffer goes into the magazine of the dropping thread, still inside its
+//! `Arc`. The next request of its size class on that thread takes it out again. A magazine is bounded: beyond the bound, buffers
+//! go back to the pool. When a thread ends, its magazine goes back to the pool.
 
 use super::CPU;
 use super::count::Account;
@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Size classes are multiples of this, the pool's alignment.
 const UNIT: usize = 64;
-/// The number of size classes: eight for each doubling, so that rounding up costs at most 1/8, or else to 64 bytes.
+/// The number of size classes: eight per doubling, so rounding up adds at most 1/8, or less than 64 bytes.
 pub(crate) const CLASSES: usize = 64;
-/// The largest size that has a class.
+/// The largest size with a class.
 pub(crate) const LARGEST: usize = 64 << 10;
 /// The most that a class keeps in a magazine, and the most that all classes keep together.
 const CLASS_BYTES: usize = 1 << 20;
@@ -24,7 +24,7 @@ const ALL_BYTES: usize = 8 << 20;
 /// The size class of a request of 1 to `LARGEST` bytes.
 #[inline]
 pub(crate) const fn class_of(bytes: usize) -> usize {
-    // With n + 1 units wanted: classes 0 to 15 are 1 to 16 units; above, the three bits after the leading one tell.
+    // For n + 1 units: classes 0 to 15 are 1 to 16 units; above, the class follows from the three bits after the leading one.
     let n = (bytes - 1) / UNIT;
     let shift = (n | 8).ilog2() as usize - 3;
     8 * shift + (n >> shift)
@@ -36,7 +36,7 @@ pub(crate) const fn class_bytes(class: usize) -> usize {
     ((class - 8 * shift + 1) * UNIT) << shift
 }
 
-/// How many buffers of each class a magazine keeps: a table, because a division would be dear here.
+/// The number of buffers of each class that a magazine keeps. A table, to avoid a division.
 static SLOTS: [usize; CLASSES] = {
     let mut slots = [0; CLASSES];
     let mut class = 0;
@@ -56,11 +56,11 @@ thread_local! {
 
 struct Magazine {
     epoch: usize,
-    /// Where this thread's small buffers are counted; opened with the first buffer that comes in.
+    /// The account of this thread's small buffers; opened with the first buffer that is kept.
     account: Option<Arc<Account>>,
     /// The bytes of all buffers kept.
     bytes: usize,
-    /// Buffers with no other handle, which are cached for the statistics and in use for the pool.
+    /// Buffers with no other handle. They count as cached in the statistics, and as in use in the pool.
     classes: [Vec<Arc<Buffer>>; CLASSES],
 }
 
@@ -74,7 +74,7 @@ impl Magazine {
     #[inline(never)]
     fn empty(&mut self) {
         let mut pool = CPU.pool();
-        // The buffers were discounted on their way in, so only their blocks go back: dropping them would do it again.
+        // The buffers are not counted as in use, so only their blocks go back: dropping them would subtract them again.
         for buffer in self.classes.iter_mut().flat_map(std::mem::take).filter_map(Arc::into_inner) {
             pool.release(buffer.into_block());
         }
@@ -91,10 +91,10 @@ impl Drop for Magazine {
     }
 }
 
-/// A buffer of the class from this thread's magazine, counted as in use; nobody else has a handle to it.
+/// Takes a buffer of the class from this thread's magazine, and counts it as in use. There is no other handle to it.
 #[inline]
 pub(crate) fn take(class: usize) -> Option<Arc<Buffer>> {
-    // The magazine is gone while the thread ends; it is never borrowed twice, as nothing in here comes back here.
+    // The magazine may be gone while the thread ends. It is never borrowed twice, since nothing here is reentrant.
     let taken = MAGAZINE.try_with(|magazine| {
         let magazine = &mut *magazine.try_borrow_mut().ok()?;
         let epoch = EPOCH.load(Relaxed);
@@ -110,11 +110,11 @@ pub(crate) fn take(class: usize) -> Option<Arc<Buffer>> {
     taken.ok().flatten()
 }
 
-/// Keeps a buffer of the class, to which the caller has the only handle, if there is room; or else drops it, and then
-/// the block goes to the pool.
+/// Keeps a buffer of the class, to which the caller has the only handle, if there is room. Otherwise drops it, and its block goes
+/// to the pool.
 #[inline]
 pub(crate) fn give(class: usize, buffer: Arc<Buffer>) {
-    // Where the magazine is gone already, the closure is dropped unused and the buffer with it.
+    // If the magazine is gone, the closure is dropped, and the buffer with it.
     let _ = MAGAZINE.try_with(move |magazine| {
         if let Ok(mut magazine) = magazine.try_borrow_mut()
             && let Magazine { account, bytes, classes, .. } = &mut *magazine
@@ -130,7 +130,7 @@ pub(crate) fn give(class: usize, buffer: Arc<Buffer>) {
     });
 }
 
-/// Counts a block of the pool as in use, set off against what this thread owes.
+/// Counts a block of the pool as in use, offset against what this thread owes.
 pub(crate) fn count(bytes: usize) {
     let counted = MAGAZINE.try_with(|magazine| {
         let magazine = magazine.try_borrow().ok();
@@ -150,13 +150,13 @@ pub(crate) fn materialize() {
     });
 }
 
-/// Empties this thread's magazine now, and the others at their threads' next small allocation.
+/// Empties this thread's magazine now, and those of other threads at their next small allocation.
 pub(crate) fn empty_all() {
     EPOCH.fetch_add(1, Relaxed);
     let _ = MAGAZINE.try_with(|magazine| magazine.try_borrow_mut().map(|mut magazine| magazine.empty()));
 }
 
-/// How many buffers of a class this thread keeps.
+/// The number of buffers of a class that this thread keeps.
 #[cfg(feature = "samples")]
 pub(crate) fn kept(class: usize) -> usize {
     MAGAZINE.with_borrow(|magazine| magazine.classes[class].len())

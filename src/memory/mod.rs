@@ -1,14 +1,14 @@
 //! Memory: a caching allocator for each device, its statistics and its limit.
 //!
-//! Storage that is no longer used is kept and serves the next request of about its size, so that a training step that
-//! repeats takes nothing from the system. Three layers do it:
+//! Freed storage is cached and serves the next request of about its size, so a repeated training step allocates nothing from
+//! the system. There are three layers:
 //!
-//! - a *magazine* per thread keeps small buffers, by size class, ready for use without a lock;
-//! - a *pool* per device keeps all other blocks: best fit, split on the way out, joined on the way back;
-//! - the *system* gives segments of at least 2 MiB, with huge pages where there are any.
+//! - a *magazine* per thread caches small buffers, by size class, without a lock;
+//! - a *pool* per device caches all other blocks: best fit, with splitting and joining of blocks;
+//! - the *system* provides segments of at least 2 MiB, with huge pages if available.
 //!
-//! When the system refuses, or the limit set with [`set_limit`] would be passed, the cache is flushed and the request
-//! is tried again; then it fails with [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory).
+//! When the system refuses, or the limit set with [`set_limit`] would be exceeded, the cache is emptied and the request is
+//! retried. If it fails again, it is an error of [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory).
 //!
 //! ```
 //! use cotangent::{Device, memory};
@@ -25,13 +25,15 @@
 mod count;
 pub(crate) mod magazine;
 pub(crate) mod pool;
+pub(crate) mod scratch;
 mod shared;
 mod system;
 
 pub(crate) use shared::{Shared, Vacant};
 pub(crate) use system::CpuSystem;
 
-use crate::{Device, Error, OutOfMemory, Result};
+use crate::error::OutOfMemory;
+use crate::{Device, Error, Result};
 use cotangent_macros::named;
 use count::Counter;
 use pool::{Block, Pool, System};
@@ -62,8 +64,8 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Bytes in use by tensors, gradients and workspaces. What counts is the block behind each of them: the request
-    /// rounded up to the allocator's sizes, by at most 1/8 or to the next 64 bytes. Files mapped into memory do not count.
+    /// Bytes in use by tensors, gradients and workspaces. Whole blocks are counted: requests rounded up to the allocator's sizes, by
+    /// at most 1/8 or to the next 64 bytes. Files mapped into memory are not counted.
     ///
     /// ```
     /// use cotangent::{Device, Tensor, memory};
@@ -77,8 +79,8 @@ impl Stats {
         self.current
     }
 
-    /// The highest value that [`current`](Self::current) ever had, or had since the last [`reset_peak`]. It is exact
-    /// where one thread allocates; where several do, it may be too high by up to 64 KiB for each of the others.
+    /// The maximum of [`current`](Self::current) since the program began or since the last [`reset_peak`]. It is exact if one thread
+    /// allocates; with several threads it may be too high by up to 64 KiB for each of the others.
     ///
     /// ```
     /// use cotangent::{Device, Tensor, memory};
@@ -91,7 +93,7 @@ impl Stats {
         self.peak
     }
 
-    /// Bytes held from the system that nobody uses: they are ready for the next requests.
+    /// Bytes held from the system that are not in use: they are ready for the next requests.
     ///
     /// ```
     /// use cotangent::{Device, memory};
@@ -116,8 +118,8 @@ impl Stats {
         self.held
     }
 
-    /// How often memory was taken from the system since the program began. It stands still once a program that repeats
-    /// itself is warm.
+    /// The number of allocations from the system since the program began. In a repeated training step it stays constant after
+    /// warm-up.
     ///
     /// ```
     /// use cotangent::{Device, Tensor, memory};
@@ -158,10 +160,10 @@ impl fmt::Display for Stats {
     }
 }
 
-/// How much of a device's memory is in use, was in use, is cached, and is held from the system.
+/// The memory statistics of a device: bytes in use, their peak, bytes cached, and bytes held from the system.
 ///
 /// # Errors
-/// If the device is missing.
+/// If the device does not exist.
 ///
 /// ```
 /// use cotangent::{Device, memory};
@@ -181,10 +183,10 @@ pub fn stats(device: Device) -> Result<Stats> {
     }
 }
 
-/// Sets the peak to what is in use now, so that the next step is measured alone.
+/// Sets the peak to the bytes in use now, to measure what follows.
 ///
 /// # Errors
-/// If the device is missing.
+/// If the device does not exist.
 ///
 /// ```
 /// use cotangent::{Device, memory};
@@ -205,11 +207,11 @@ pub fn reset_peak(device: Device) -> Result<()> {
     Ok(())
 }
 
-/// Gives cached memory back to the system: every segment of which nothing is in use. What other threads keep ready for
-/// themselves follows at their next allocation; it is little.
+/// Returns cached memory to the system: every segment with nothing in use. The small caches of other threads are emptied at their
+/// next allocation.
 ///
 /// # Errors
-/// If the device is missing.
+/// If the device does not exist.
 ///
 /// ```
 /// use cotangent::{Device, memory};
@@ -229,12 +231,12 @@ pub fn empty_cache(device: Device) -> Result<()> {
     Ok(())
 }
 
-/// Bounds the bytes held from the system for a device; `None` lifts the bound. Requests that would pass it fail with
-/// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory), after what is cached has been given back. Memory in use stays as it is, even beyond the limit.
-/// The system gives memory in steps of 2 MiB, so a limit counts in such steps.
+/// Limits the bytes held from the system for a device; `None` removes the limit. Requests that would exceed it fail with
+/// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory), after the cache was emptied. Memory in use is kept, even beyond the
+/// limit. Memory is taken from the system in steps of 2 MiB, so a limit counts in such steps.
 ///
 /// # Errors
-/// If the device is missing.
+/// If the device does not exist.
 ///
 /// ```
 /// use cotangent::{Device, memory};
@@ -256,12 +258,12 @@ pub fn set_limit(device: Device, limit: Option<usize>) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that the system could still give to the CPU, where it says.
+/// Free bytes of the CPU's memory, if known.
 pub(crate) fn free_bytes() -> Option<usize> {
     CPU.pool().free_bytes()
 }
 
-/// Watches the peak of what is in use on a device from now on: what is in use, and the peak so far.
+/// Begins to measure the peak on a device. Returns the bytes in use, and the peak so far.
 pub(crate) fn begin_peak(device: Device) -> (usize, usize) {
     let watch = |counter: &Counter| {
         let before = counter.peak();
@@ -277,8 +279,8 @@ pub(crate) fn begin_peak(device: Device) -> (usize, usize) {
     }
 }
 
-/// Ends what [`begin_peak`] began, which gave `before` as the peak: what is in use, and the peak since. The device's own peak is
-/// again what it would be had nobody watched.
+/// Ends a measurement of [`begin_peak`], which returned `before` as the peak. Returns the bytes in use, and the peak since. The
+/// device's own peak is restored.
 pub(crate) fn end_peak(device: Device, before: usize) -> (usize, usize) {
     let end = |counter: &Counter| {
         let (current, peak) = (counter.current(), counter.peak());
@@ -309,11 +311,11 @@ fn on_gpu<R>(op: &'static str, ordinal: usize, _: impl FnOnce(&Arena<CpuSystem>)
     Err(crate::backend::no_cuda(op, ordinal))
 }
 
-/// A pool that threads share, and the count of what is in use.
+/// A pool that threads share, and the counter of the bytes in use.
 ///
-/// The count is apart from the pool because a magazine hands out and takes back buffers without asking the pool: a
-/// buffer in a magazine is in use for the pool and cached for the statistics. Whoever gets a block counts it after
-/// it was handed out and discounts it before it goes back, so the count never exceeds what the pool handed out.
+/// The counter is separate from the pool, since a magazine hands out and takes back buffers without the pool: a buffer in a
+/// magazine is in use for the pool, and cached in the statistics. A block is counted after it was handed out, and subtracted
+/// before it is released, so the count never exceeds what the pool has handed out.
 pub(crate) struct Arena<S> {
     pub(crate) counter: Counter,
     pool: Mutex<Pool<S>>,
@@ -324,13 +326,13 @@ impl<S: System> Arena<S> {
         Arena { counter: Counter::new(), pool: Mutex::new(Pool::new(system)) }
     }
 
-    /// The pool, locked. Nothing in it panics, so a poisoned lock guards a sound pool all the same.
+    /// The pool, locked. Its code does not panic, so a pool behind a poisoned lock is valid.
     pub(crate) fn pool(&self) -> MutexGuard<'_, Pool<S>> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block of at least `size` bytes for a request of `requested`, not yet counted. When the cache and the system have none, `relieve` gives back what the
-    /// caller keeps for itself, then the cache is flushed, and only then is the request refused.
+    /// A block of at least `size` bytes for a request of `requested`, not yet counted. If neither the cache nor the system has one,
+    /// `relieve` releases what the caller caches, then the cache is emptied, and only then the request is refused.
     pub(crate) fn allocate(
         &self,
         op: &'static str,
@@ -338,7 +340,7 @@ impl<S: System> Arena<S> {
         [requested, size]: [usize; 2],
         relieve: impl FnOnce(),
     ) -> Result<Block> {
-        // A statement of its own, so that the lock is free again for `relieve`.
+        // A separate statement, so that the lock is released before `relieve`.
         let found = self.pool().allocate(lane, size);
         if let Some(block) = found {
             return Ok(block);
@@ -353,7 +355,7 @@ impl<S: System> Arena<S> {
 
     pub(crate) fn stats(&self) -> Stats {
         let pool = self.pool();
-        // While other threads count, the peak read may be older than the count read.
+        // While other threads allocate, the peak may be read before they raise it.
         let current = self.counter.current();
         let peak = self.counter.peak().max(current);
         Stats { current, peak, held: pool.held(), system_allocations: pool.system_allocations(), limit: pool.limit() }
@@ -387,7 +389,7 @@ mod tests {
         take(MIB);
         let error = arena.allocate("zeros", 0, [50 * MIB - 1, 50 * MIB], || ()).map(|_| ()).map_err(|e| e.to_string());
         let expected = format!(
-            "zeros: out of memory: {} bytes asked for, {} held from the system, {} of them cached, {} bytes free",
+            "zeros: out of memory: {} bytes requested, {} held from the system, {} of them cached, {} bytes free",
             50 * MIB - 1,
             22 * MIB,
             MIB,

@@ -1,15 +1,15 @@
-//! The bookkeeping of the caching allocator: who holds which range of addresses.
+//! The bookkeeping of the caching allocator.
 //!
-//! Addresses are plain integers here and nothing is ever read or written through them, so this file needs no `unsafe`
-//! and serves any device: a [`System`] says where memory comes from.
+//! Addresses are plain integers here and are never dereferenced, so this file needs no `unsafe` and works for any device: a
+//! [`System`] provides the memory.
 //!
-//! Memory comes from the system in *segments*, which are cut into *blocks*. Invariants:
+//! The system provides *segments*, which are split into *blocks*. Invariants:
 //!
-//! 1. The blocks of a segment lie end to end and cover it exactly.
-//! 2. Two free neighbours of one segment are one block (`release` joins them at once).
+//! 1. The blocks of a segment are adjacent and cover it exactly.
+//! 2. No two adjacent blocks of a segment are free (`release` joins them at once).
 //! 3. A block is in its kind's `free` set exactly when it is marked free.
-//! 4. A segment serves one *lane*: the work of one stream of a GPU, whose order makes it safe to hand out a block again as
-//!    soon as it is given back. The CPU has one lane.
+//! 4. A segment serves one *lane*: one stream of a GPU, whose order makes it safe to hand out a block again as soon as it is
+//!    released. The CPU has one lane.
 //! 5. `held` is the sum of all segments, `used` the sum of all blocks that are not free.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,44 +20,43 @@ pub(crate) const SEGMENT_STEP: usize = 2 * MIB;
 /// A block may be handed out whole when it is larger than the request by at most this part of the request.
 const WASTE_PART: usize = 8;
 
-/// Where a pool's memory comes from.
+/// The source of a pool's memory.
 pub(crate) trait System {
     /// What every mapped address and every block is a multiple of; a power of two.
     const ALIGNMENT: usize;
 
-    /// Whether memory that comes back is kept. Where it is not, every block is mapped and unmapped on its own and has
-    /// exactly the bytes asked for: a sanitizer then sees what goes beyond them, or comes after them.
+    /// Whether released memory is cached. If not, every block is mapped and unmapped separately and has exactly the requested size,
+    /// so that a sanitizer detects accesses beyond it and after its release.
     const CACHED: bool = true;
 
-    /// Takes `bytes` (a multiple of [`SEGMENT_STEP`], where memory is cached) from the system and answers with their address, not 0; `None`
-    /// when the system refuses.
+    /// Takes `bytes` (a multiple of [`SEGMENT_STEP`] if memory is cached) from the system and returns their address, which is not 0;
+    /// `None` if the system refuses.
     fn map(&mut self, bytes: usize) -> Option<usize>;
 
-    /// Gives back what one call of `map` answered with. Only the pool calls this, once for each mapping and after its
-    /// last block has come back.
+    /// Returns to the system what one call of `map` returned. Only the pool calls this, once for each mapping and after its last
+    /// block was released.
     fn unmap(&mut self, address: usize, bytes: usize);
 
-    /// The bytes that the system could still give, where it says.
+    /// The free bytes of the system, if known.
     fn free_bytes(&self) -> Option<usize>;
 }
 
-/// A range of addresses that the pool has handed out. A request for nothing gets a block of 0 bytes, which the pool
-/// does not track.
+/// A range of addresses that the pool has handed out. A request for 0 bytes gets a block of 0 bytes, which the pool does not
+/// track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) address: usize,
     pub(crate) bytes: usize,
 }
 
-/// Requests of very different sizes do not share segments: a small tensor that lives long would otherwise keep a large
-/// range from ever being whole again.
+/// Requests of very different sizes do not share segments: otherwise a long-lived small tensor would fragment a large range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SizeClass {
     /// Up to 1 MiB, in shared segments of 2 MiB.
     Small,
     /// Up to 16 MiB, in shared segments of 32 MiB.
     Medium,
-    /// The rest, in segments made to measure.
+    /// The rest, in segments of their size.
     Large,
 }
 
@@ -75,7 +74,7 @@ impl SizeClass {
         }
     }
 
-    /// The smallest request of this kind. A block is split only if the rest can serve at least that.
+    /// The smallest request of this kind. A block is split only if the rest is at least this large.
     fn smallest(self, alignment: usize) -> usize {
         match self {
             SizeClass::Small => alignment,
@@ -84,7 +83,7 @@ impl SizeClass {
         }
     }
 
-    /// The segment one would like to have for a request of `exact` bytes, itself a multiple of [`SEGMENT_STEP`].
+    /// The preferred segment size for a request of `exact` bytes, which is a multiple of [`SEGMENT_STEP`].
     fn segment(self, exact: usize) -> usize {
         match self {
             SizeClass::Medium => 32 * MIB,
@@ -101,12 +100,12 @@ struct Segment {
 
 struct Node {
     bytes: usize,
-    /// The address of the segment: blocks of two segments that happen to touch must not be joined.
+    /// The address of the segment: blocks of two adjacent segments must not be joined.
     segment: usize,
     free: bool,
 }
 
-/// A caching allocator over one [`System`]: best fit, with blocks split on the way out and joined on the way back.
+/// A caching allocator over one [`System`]: best fit, with splitting and joining of blocks.
 pub(crate) struct Pool<S> {
     system: S,
     segments: BTreeMap<usize, Segment>,
@@ -144,7 +143,7 @@ impl<S: System> Pool<S> {
         self.used
     }
 
-    /// How often the system has given a segment.
+    /// The number of segments that were taken from the system.
     pub(crate) fn system_allocations(&self) -> u64 {
         self.system_allocations
     }
@@ -153,7 +152,7 @@ impl<S: System> Pool<S> {
         self.limit
     }
 
-    /// Bounds `held` from now on; what is cached beyond the limit goes back to the system.
+    /// Limits `held` from now on. Memory cached beyond the limit is returned to the system.
     pub(crate) fn set_limit(&mut self, limit: Option<usize>) {
         self.limit = limit;
         if limit.is_some_and(|limit| self.held > limit) {
@@ -161,7 +160,7 @@ impl<S: System> Pool<S> {
         }
     }
 
-    /// The bytes that could still be had: what the system says, and no more than the limit leaves.
+    /// The bytes that can still be allocated: the free bytes of the system, bounded by the limit.
     pub(crate) fn free_bytes(&self) -> Option<usize> {
         let room = self.limit.map(|limit| limit.saturating_sub(self.held));
         match (self.system.free_bytes(), room) {
@@ -170,12 +169,12 @@ impl<S: System> Pool<S> {
         }
     }
 
-    /// A block from the cache, or else from a new segment; the cache is left as it is when there is neither.
+    /// A block from the cache, or else from a new segment. If neither is possible, the cache is kept.
     pub(crate) fn allocate(&mut self, lane: u8, bytes: usize) -> Option<Block> {
         if bytes == 0 {
             return Some(Block { address: S::ALIGNMENT, bytes: 0 });
         }
-        // Past this bound the roundings below could overflow, and no system has such a range.
+        // Beyond this bound the roundings below could overflow.
         if bytes > isize::MAX as usize - SEGMENT_STEP {
             return None;
         }
@@ -191,7 +190,7 @@ impl<S: System> Pool<S> {
         Some(self.take(lane, kind, address, size, bytes))
     }
 
-    /// As [`allocate`](Self::allocate), but when there is neither, everything cached goes back to the system first.
+    /// As [`allocate`](Self::allocate), but if that fails, the cache is emptied and the request is retried.
     pub(crate) fn allocate_flushing(&mut self, lane: u8, bytes: usize) -> Option<Block> {
         self.allocate(lane, bytes).or_else(|| {
             self.empty_cache();
@@ -211,14 +210,14 @@ impl<S: System> Pool<S> {
         let node = self.nodes.get(&block.address).filter(|node| !node.free);
         let found = node.and_then(|n| Some((n.segment, self.segments.get(&n.segment)?)));
         let Some((segment, &Segment { kind, lane, .. })) = found else {
-            // A block comes back once, because its owner cannot be copied; there is nothing to take back here.
+            // Cannot happen: a block has one owner, which releases it once.
             debug_assert!(false, "released {block:?}, which is not handed out");
             return;
         };
         self.used -= block.bytes;
         let free = &mut self.free[kind as usize];
         let Block { mut address, mut bytes } = block;
-        // Invariant 1: within a segment the neighbours are the nodes before and after, by address.
+        // Invariant 1: within a segment the adjacent blocks are the nodes before and after, by address.
         let joins = |node: &Node| node.free && node.segment == segment;
         if let Some((&next, node)) = self.nodes.range(address + 1..).next()
             && joins(node)
@@ -239,7 +238,7 @@ impl<S: System> Pool<S> {
         self.nodes.insert(address, Node { bytes, segment, free: true });
     }
 
-    /// A block that is no part of a segment.
+    /// A block that is not part of a segment.
     fn map_alone(&mut self, bytes: usize) -> Option<Block> {
         if self.limit.is_some_and(|limit| self.held.saturating_add(bytes) > limit) {
             return None;
@@ -250,11 +249,11 @@ impl<S: System> Pool<S> {
         Some(Block { address, bytes })
     }
 
-    /// Gives every wholly free segment back to the system.
+    /// Returns every completely free segment to the system.
     pub(crate) fn empty_cache(&mut self) {
         let Pool { system, segments, nodes, free, held, .. } = self;
         segments.retain(|&address, segment| {
-            // By invariant 1 a block as long as its segment is all of it.
+            // By invariant 1 a block of the size of its segment is the whole segment.
             let whole = nodes.get(&address).is_some_and(|node| node.free && node.bytes == segment.bytes);
             if whole {
                 nodes.remove(&address);
@@ -266,8 +265,8 @@ impl<S: System> Pool<S> {
         });
     }
 
-    /// The smallest free block that is not much larger than the request, or else the smallest that leaves a usable
-    /// rest. A block between the two would be wasted on the request and is kept for a larger one.
+    /// The smallest free block that is not much larger than the request, or else the smallest that leaves a usable rest. A block
+    /// between the two would waste memory, and is kept for a larger request.
     fn best_fit(&self, lane: u8, kind: SizeClass, bytes: usize) -> Option<(usize, usize)> {
         let free = &self.free[kind as usize];
         let own = |&&(owner, ..): &&(u8, usize, usize)| owner == lane;
@@ -278,7 +277,7 @@ impl<S: System> Pool<S> {
             .or_else(|| smallest_from(bytes + kind.smallest(S::ALIGNMENT)))
     }
 
-    /// Adds a segment that can serve the request: the one its kind likes best, or else one just large enough.
+    /// Adds a segment that can serve the request: of the preferred size of its kind, or else just large enough.
     fn grow(&mut self, lane: u8, kind: SizeClass, bytes: usize) -> Option<(usize, usize)> {
         let exact = bytes.next_multiple_of(SEGMENT_STEP);
         let preferred = kind.segment(exact);
@@ -300,7 +299,7 @@ impl<S: System> Pool<S> {
         None
     }
 
-    /// Hands out the free block of `size` bytes at `address`, less what is worth splitting off.
+    /// Hands out the free block of `size` bytes at `address`, and splits off a usable rest.
     fn take(&mut self, lane: u8, kind: SizeClass, address: usize, size: usize, bytes: usize) -> Block {
         let rest = size - bytes;
         let split = rest >= kind.smallest(S::ALIGNMENT);

@@ -1,12 +1,12 @@
 //! The reference-counted pointer that tensors and nodes are made of.
 //!
-//! It does what an `Arc` does, without two costs that make up much of a small operation. A graph is made of thousands of
-//! blocks of a few sizes that die together, which `malloc` and `free` handle slowly; here each thread keeps them in lists.
-//! And there are no weak handles, so the last handle sees that it is the last and goes without a locked instruction.
+//! It works like `Arc`, without two costs that dominate small operations. A graph consists of thousands of blocks of a few sizes
+//! that are freed together, which `malloc` and `free` handle slowly; here each thread caches them in free lists. There are no
+//! weak handles, so the last handle needs no atomic read-modify-write to see that it is the last.
 //!
 //! Invariants:
 //!
-//! 1. An [`Inner`] is valid, and in a block of its own from [`allocate`], as long as there is a handle to it.
+//! 1. An [`Inner`] is valid, and in a separate block from [`allocate`], as long as there is a handle to it.
 //! 2. `count` is the number of handles. Only a handle makes another one, so a handle that reads 1 is the only one and
 //!    stays so.
 
@@ -18,13 +18,13 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-/// A shared, immutable value; mutable while there is one handle only.
+/// A shared, immutable value; mutable while there is only one handle.
 pub(crate) struct Shared<T: ?Sized> {
     inner: NonNull<Inner<T>>,
     _owns: PhantomData<Inner<T>>,
 }
 
-/// A value with the number of its handles. It can be made in this module only.
+/// A value with its reference count. It can only be created in this module.
 pub(crate) struct Inner<T: ?Sized> {
     count: AtomicUsize,
     value: T,
@@ -42,8 +42,8 @@ impl<T> Shared<T> {
     }
 }
 
-/// A block for a value that is yet to be made. A large one that is made after its block was found is made in its place,
-/// and not moved there. A block that is not filled is leaked.
+/// A block for a value that is not yet created. A large value that is created after its block is constructed in place, and not
+/// moved. A block that is not filled is leaked.
 pub(crate) struct Vacant<T>(NonNull<Inner<T>>);
 
 impl<T> Vacant<T> {
@@ -61,8 +61,8 @@ impl<T> Vacant<T> {
 }
 
 impl<T: ?Sized> Shared<T> {
-    /// A value of type `U` behind a pointer to `T`, of which it is an instance: `unsize` is `|inner| inner`.
-    // The pointer itself is unsized, not a reference made from it, which would lend the block only while it lives.
+    /// A value of type `U` behind a pointer to the unsized type `T`; `unsize` must be `|inner| inner`.
+    // The raw pointer is unsized, and not a reference, whose borrow of the block would be too short.
     #[inline]
     pub(crate) fn new_unsized<U>(value: U, unsize: fn(*mut Inner<U>) -> *mut Inner<T>) -> Shared<T> {
         let block = ManuallyDrop::new(Shared::new(value)).inner;
@@ -74,14 +74,14 @@ impl<T: ?Sized> Shared<T> {
         Shared { inner, _owns: PhantomData }
     }
 
-    /// Whether this is the only handle. Only with `&mut` can one rely on it staying so.
+    /// Whether this is the only handle. The answer stays valid only with `&mut self`.
     #[inline]
     pub(crate) fn is_sole(&self) -> bool {
-        // Pairs with the release in `drop`: what other handles did with the value has happened before.
+        // Pairs with the release in `drop`: accesses through other handles have happened before.
         self.inner().count.load(Ordering::Acquire) == 1
     }
 
-    /// The number of handles. Others may come and go meanwhile.
+    /// The number of handles, which other threads may change at any time.
     #[cfg(feature = "cuda")]
     pub(crate) fn handles(&self) -> usize {
         self.inner().count.load(Ordering::Acquire)
@@ -103,12 +103,12 @@ impl<T: ?Sized> Shared<T> {
         unsafe { self.inner.as_ref() }
     }
 
-    /// Drops the value and gives its block back.
+    /// Drops the value and releases its block.
     ///
     /// # Safety
     /// This was the last handle, and it is not used again.
     unsafe fn destroy(&mut self) {
-        // Asked before the value goes: the size of an unsized one is found through it.
+        // Computed before the value is dropped: the size of an unsized value depends on it.
         let layout = Layout::for_value(self.inner());
         // SAFETY: nobody else has the value, by this function's contract; the block came from `allocate` with the layout
         // of the `Inner` in it (invariant 1).
@@ -123,7 +123,7 @@ impl<T: ?Sized> Clone for Shared<T> {
     #[inline]
     fn clone(&self) -> Self {
         let before = self.inner().count.fetch_add(1, Ordering::Relaxed);
-        // As for `Arc`: so many handles can only have been leaked, and an overflow would free what is in use.
+        // As in `Arc`: this many handles can only be leaked ones, and an overflow would free a value in use.
         if before > isize::MAX as usize {
             std::process::abort();
         }
@@ -152,18 +152,18 @@ impl<T: ?Sized> Deref for Shared<T> {
 
 /// Blocks are multiples of this.
 const UNIT: usize = 64;
-/// What the system's allocator gives in any case.
+/// The alignment that the system's allocator always provides.
 const ALIGN: usize = 16;
-/// Blocks up to this many units are kept.
+/// Blocks up to this many units are cached.
 const CLASSES: usize = 8;
-/// The most that a list keeps: the nodes of a graph of some thousand operations.
+/// The most bytes that a list keeps: the nodes of a graph of some thousand operations.
 const LIST_BYTES: usize = 1 << 20;
 
 thread_local! {
     static FREE: RefCell<Free> = const { RefCell::new(Free([const { Vec::new() }; CLASSES])) };
 }
 
-/// Blocks that nobody uses, by size: those in list `i` have `i + 1` units.
+/// Free blocks by size: those in list `i` have `i + 1` units.
 struct Free([Vec<NonNull<u8>>; CLASSES]);
 
 impl Drop for Free {
@@ -177,7 +177,7 @@ impl Drop for Free {
     }
 }
 
-/// The class of a block, if it is kept. The layout is never empty: it is that of an [`Inner`].
+/// The class of a block, if it is cached. The layout is never empty: it is that of an [`Inner`].
 #[inline]
 fn class_of(layout: Layout) -> Option<usize> {
     let class = (layout.size() - 1) / UNIT;
@@ -190,11 +190,11 @@ fn class_layout(class: usize) -> Layout {
     unsafe { Layout::from_size_align_unchecked((class + 1) * UNIT, ALIGN) }
 }
 
-/// A block with room for `layout`, with unknown contents.
+/// A block for `layout`, with undefined contents.
 #[inline]
 fn allocate(layout: Layout) -> NonNull<u8> {
     let Some(class) = class_of(layout) else { return system(layout) };
-    // The lists are gone while the thread ends; they are never borrowed twice, as nothing is dropped meanwhile.
+    // The lists may be gone while the thread ends. They are never borrowed twice, since nothing is dropped here.
     let kept = FREE.try_with(|free| free.try_borrow_mut().ok()?.0.get_mut(class)?.pop());
     kept.ok().flatten().unwrap_or_else(|| system(class_layout(class)))
 }
@@ -206,7 +206,7 @@ fn system(layout: Layout) -> NonNull<u8> {
     NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
-/// Takes back a block.
+/// Releases a block.
 ///
 /// # Safety
 /// It came from `allocate(layout)`, and nobody uses it any more.
@@ -290,10 +290,10 @@ mod tests {
     #[test]
     fn a_block_is_used_again_and_no_two_values_share_one() {
         let first = Shared::new([1_u64; 9]);
-        let place = ptr::from_ref(&*first);
+        let position = ptr::from_ref(&*first);
         drop(first);
         let (a, b) = (Shared::new([2_u64; 9]), Shared::new([3_u64; 9]));
-        assert_eq!(ptr::from_ref(&*a), place);
+        assert_eq!(ptr::from_ref(&*a), position);
         assert_eq!((*a, *b), ([2; 9], [3; 9]));
     }
 

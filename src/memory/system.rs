@@ -1,12 +1,12 @@
-//! Where the CPU's memory comes from: anonymous mappings on Linux, the global allocator elsewhere.
+//! The source of the CPU's memory: anonymous mappings on Linux, the global allocator elsewhere.
 
 use super::pool::{SEGMENT_STEP, System};
 
 /// The CPU's memory.
 pub(crate) struct CpuSystem;
 
-/// From this size on a request is first compared with what the machine has: Linux hands out ranges that it cannot back
-/// and kills the process later. Smaller requests would pay more for the question than it is worth.
+/// From this size on a request is first compared with the free memory: Linux overcommits, and kills the process later. For smaller
+/// requests the check would cost too much.
 #[cfg(target_os = "linux")]
 const ASK_FIRST: usize = 64 << 20;
 
@@ -40,7 +40,7 @@ impl System for CpuSystem {
     }
 }
 
-/// A line of `/proc/meminfo`, in bytes; `None` where it cannot be read.
+/// A field of `/proc/meminfo`, in bytes; `None` if it cannot be read.
 #[cfg(target_os = "linux")]
 fn meminfo(field: &str) -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
@@ -49,7 +49,7 @@ fn meminfo(field: &str) -> Option<usize> {
     kib.checked_mul(1024)
 }
 
-/// Segments begin at a multiple of the huge page size, or the kernel could not use huge pages for their ends.
+/// Segments begin at a multiple of the huge page size, so that they consist of whole huge pages.
 #[cfg(all(target_os = "linux", not(miri), not(cotangent_uncached)))]
 mod imp {
     use super::SEGMENT_STEP;
@@ -90,8 +90,8 @@ mod imp {
         Some(address)
     }
 
-    /// What to cut off before and after a range at `first` with one step to spare, so that it begins at a multiple of
-    /// the step.
+    /// The bytes to cut off before and after a range at `first` that is one step too long, so that the rest begins at a multiple
+    /// of the step.
     pub(super) fn margins(first: usize) -> (usize, usize) {
         let head = first.next_multiple_of(SEGMENT_STEP) - first;
         (head, SEGMENT_STEP - head)
@@ -112,7 +112,7 @@ mod imp {
     use std::alloc::{Layout, alloc, dealloc};
     use std::ptr;
 
-    /// A page: the allocator serves such sizes from whole pages in any case.
+    /// A page: allocators serve such sizes from whole pages.
     const ALIGN: usize = if CpuSystem::CACHED { 4096 } else { CpuSystem::ALIGNMENT };
 
     pub(super) fn map(bytes: usize) -> Option<usize> {

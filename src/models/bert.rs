@@ -4,8 +4,9 @@ use super::config::ConfigFile;
 use super::{Published, without_prefix};
 use crate::error::bail;
 use crate::io::StateDict;
-use crate::nn::{Dropout, Embedding, Forward, LayerNorm, LayerNormOptions, Linear, Module, Parameter, init};
-use crate::{AttentionOptions, DType, Result, Tensor};
+use crate::nn::{Dropout, Embedding, Forward, LayerNorm, LayerNormLayerOptions, Linear, Module, Parameter, init};
+use crate::options::AttentionOptions;
+use crate::{DType, Result, Tensor};
 use std::path::Path;
 
 /// The sizes of a [`Bert`], under Hugging Face's names. The default is the base model.
@@ -16,23 +17,23 @@ use std::path::Path;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct BertConfig {
-    /// How many tokens there are.
+    /// The vocabulary size.
     pub vocab_size: usize,
-    /// The size of a token's vector.
+    /// The size of the token embeddings and hidden states.
     pub hidden_size: usize,
-    /// How many blocks there are.
+    /// The number of blocks.
     pub num_hidden_layers: usize,
-    /// How many heads a block has.
+    /// The number of attention heads.
     pub num_attention_heads: usize,
-    /// The size between the linear layers of a block.
+    /// The hidden size of the feed-forward networks.
     pub intermediate_size: usize,
-    /// How long a sequence can be.
+    /// The largest length of a sequence.
     pub max_position_embeddings: usize,
-    /// How many kinds of segments there are.
+    /// The number of segment types.
     pub type_vocab_size: usize,
-    /// Added to variances.
+    /// Added to the variance in layer norms.
     pub layer_norm_eps: f64,
-    /// The probability with which elements are dropped in training, but for the weights of the attention.
+    /// The dropout probability in training. Attention weights are not dropped.
     pub hidden_dropout_prob: f64,
 }
 
@@ -53,7 +54,7 @@ impl Default for BertConfig {
 }
 
 impl BertConfig {
-    /// From the `config.json` beside published weights.
+    /// Reads the `config.json` of published weights.
     ///
     /// ```
     /// use cotangent::models::BertConfig;
@@ -65,14 +66,14 @@ impl BertConfig {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be read, or asks for something that the model does not do.
+    /// If the file cannot be read, or requires a feature that the model does not support.
     #[track_caller]
     pub fn from_file(path: impl AsRef<Path>) -> Result<BertConfig> {
         let (file, default) = (ConfigFile::read(path.as_ref())?, BertConfig::default());
         file.expect("model_type", &["bert"])?;
         file.expect("hidden_act", &["gelu"])?;
         if file.flag("is_decoder", false)? {
-            bail!(Format, "from_file", "is_decoder is true: the model is an encoder");
+            bail!(Format, "from_file", "is_decoder must be false, got true");
         }
         file.expect("position_embedding_type", &["absolute"])?;
         Ok(BertConfig {
@@ -105,7 +106,7 @@ struct SelfAttention {
     value: Linear,
 }
 
-/// A linear layer, and the norm of its result and what it is added to.
+/// A linear layer, and the layer norm of the residual sum.
 #[derive(Debug, Module)]
 struct Output {
     dense: Linear,
@@ -137,7 +138,7 @@ struct Encoder {
     layer: Vec<Block>,
 }
 
-/// BERT: an encoder of tokens that see each other in both directions.
+/// BERT: a bidirectional transformer encoder.
 ///
 /// ```
 /// use cotangent::models::{Bert, BertConfig};
@@ -159,7 +160,7 @@ pub struct Bert {
     heads: usize,
 }
 
-/// What a [`Bert`] gives.
+/// The output of a [`Bert`].
 ///
 /// ```
 /// use cotangent::models::{Bert, BertConfig};
@@ -179,7 +180,7 @@ pub struct BertOutput {
 }
 
 impl Bert {
-    /// A model with new weights: normal numbers of 0.02.
+    /// A model with new weights, normal with standard deviation 0.02.
     ///
     /// ```
     /// use cotangent::models::{Bert, BertConfig};
@@ -187,19 +188,19 @@ impl Bert {
     /// ```
     ///
     /// # Errors
-    /// If `hidden_size` is no multiple of `num_attention_heads`, or the dropout is not a probability.
+    /// If `hidden_size` is not a multiple of `num_attention_heads`, or `hidden_dropout_prob` is not in [0, 1].
     #[track_caller]
     pub fn new(config: &BertConfig) -> Result<Bert> {
         let (size, heads, inner) = (config.hidden_size, config.num_attention_heads, config.intermediate_size);
         if heads == 0 || !size.is_multiple_of(heads) {
-            bail!(Value, "Bert", "hidden_size {size} is no multiple of num_attention_heads {heads}");
+            bail!(Value, "Bert", "hidden_size must be a multiple of num_attention_heads, got {size} and {heads}");
         }
         let table = |rows: usize| Ok(Embedding::from_weight(Parameter::new(init::normal([rows, size], 0.0, 0.02)?)?));
         let linear = |from: usize, to: usize| {
             let weight = Parameter::new(init::normal([to, from], 0.0, 0.02)?)?;
             Ok(Linear { weight, bias: Some(Parameter::new(Tensor::zeros([to])?)?) })
         };
-        let norm = || LayerNorm::new_with(size, LayerNormOptions::new().eps(config.layer_norm_eps));
+        let norm = || LayerNorm::new_with(size, LayerNormLayerOptions::new().eps(config.layer_norm_eps));
         let block = |_| {
             Ok(Block {
                 attention: Attention {
@@ -228,8 +229,8 @@ impl Bert {
         })
     }
 
-    /// Tokens `[batch, steps]`, which of them count (bools or numbers of that shape, where 0 is padding) and to which segments
-    /// they belong; by default all count, and belong to the first.
+    /// Computes the hidden states of tokens `[batch, steps]`. `attention_mask`, of the same shape, is 0 or false at padding, and
+    /// `token_types` are the segments. By default there is no padding, and all tokens are in segment 0.
     ///
     /// ```
     /// use cotangent::models::{Bert, BertConfig};
@@ -242,7 +243,7 @@ impl Bert {
     /// ```
     ///
     /// # Errors
-    /// If a token, a position or a segment is not in the tables, or the shapes differ.
+    /// If a token or a segment is out of range, the sequence is too long, or the shapes differ.
     #[track_caller]
     pub fn forward(
         &self,
@@ -251,7 +252,7 @@ impl Bert {
         token_types: Option<&Tensor>,
     ) -> Result<BertOutput> {
         let &[batch, steps] = tokens.shape() else {
-            bail!(Shape, "Bert", "tokens of shape {:?}, they must be [batch, steps]", tokens.shape());
+            bail!(Shape, "Bert", "tokens must have shape [batch, steps], got {:?}", tokens.shape());
         };
         if let Some(other) =
             [attention_mask, token_types].into_iter().flatten().find(|other| other.shape() != tokens.shape())
@@ -259,18 +260,18 @@ impl Bert {
             bail!(
                 Shape,
                 "Bert",
-                "a mask or segments of shape {:?} for tokens of shape {:?}",
-                other.shape(),
-                tokens.shape()
+                "attention_mask and token_types must have the shape {:?} of tokens, got {:?}",
+                tokens.shape(),
+                other.shape()
             );
         }
         let longest = self.embeddings.position_embeddings.weight.shape()[0];
         if steps == 0 || steps > longest {
-            bail!(Shape, "Bert", "{steps} tokens, where there are {longest} positions");
+            bail!(Shape, "Bert", "tokens must have from 1 to {longest} steps, got {steps}");
         }
-        let places = Tensor::arange(0, steps as i64)?.to_device(tokens.device())?;
+        let positions = Tensor::arange(0, steps as i64)?.to_device(tokens.device())?;
         let x = self.embeddings.word_embeddings.forward(tokens)?;
-        let x = x.add(&self.embeddings.position_embeddings.forward(&places)?)?;
+        let x = x.add(&self.embeddings.position_embeddings.forward(&positions)?)?;
         let first = Tensor::zeros_with([1], (DType::I64, tokens.device()))?;
         let x = x.add(&self.embeddings.token_type_embeddings.forward(token_types.unwrap_or(&first))?)?;
         let mut x = self.dropout.forward(&self.embeddings.norm.forward(&x)?)?;
@@ -301,7 +302,7 @@ impl Bert {
 
 impl Published for Bert {
     fn own_names(&self, dict: &StateDict) -> Result<StateDict> {
-        // Files of whole tasks have a prefix and the heads of the tasks; old ones have the positions.
+        // Files of task models have a prefix and the head of the task; old ones also have the positions.
         without_prefix(dict, "bert.", |name| name.starts_with("cls.") || name.ends_with("position_ids"))
     }
 }

@@ -1,4 +1,4 @@
-//! Configurations out of the JSON files that are published with weights.
+//! Configurations from the JSON files that are published with weights.
 
 use crate::Result;
 use crate::error::{bail, err};
@@ -10,7 +10,7 @@ pub(super) struct ConfigFile {
     fields: Value,
 }
 
-/// A configuration is a small file.
+/// The size limit, as a configuration is a small file.
 const MOST_BYTES: u64 = 1 << 20;
 
 impl ConfigFile {
@@ -19,12 +19,12 @@ impl ConfigFile {
         let file = |error: std::io::Error| err!(Io, OP, "{}: {error}", path.display());
         let bytes = std::fs::metadata(path).map_err(file)?.len();
         if bytes > MOST_BYTES {
-            bail!(Format, OP, "{}: {bytes} bytes are too many for a configuration", path.display());
+            bail!(Format, OP, "{}: a configuration must have at most {MOST_BYTES} bytes, got {bytes}", path.display());
         }
         let text = std::fs::read_to_string(path).map_err(file)?;
         match serde_json::from_str::<Value>(&text) {
             Ok(fields) if fields.is_object() => Ok(ConfigFile { fields }),
-            Ok(_) => bail!(Format, OP, "{}: no JSON object", path.display()),
+            Ok(_) => bail!(Format, OP, "{}: expected a JSON object", path.display()),
             Err(error) => bail!(Format, OP, "{}: {error}", path.display()),
         }
     }
@@ -39,7 +39,7 @@ impl ConfigFile {
             None => Ok(default),
             Some(value) => match value.as_u64().map(usize::try_from) {
                 Some(Ok(size)) => Ok(size),
-                _ => bail!(Format, "from_file", "{name} is {value}, and must be a size"),
+                _ => bail!(Format, "from_file", "{name} must be a non-negative integer, got {value}"),
             },
         }
     }
@@ -49,7 +49,7 @@ impl ConfigFile {
         match self.present(name) {
             None => Ok(default),
             Some(value) => {
-                value.as_f64().ok_or_else(|| err!(Format, "from_file", "{name} is {value}, and must be a number"))
+                value.as_f64().ok_or_else(|| err!(Format, "from_file", "{name} must be a number, got {value}"))
             }
         }
     }
@@ -59,16 +59,19 @@ impl ConfigFile {
         match self.present(name) {
             None => Ok(default),
             Some(value) => {
-                value.as_bool().ok_or_else(|| err!(Format, "from_file", "{name} is {value}, and must be a bool"))
+                value.as_bool().ok_or_else(|| err!(Format, "from_file", "{name} must be a bool, got {value}"))
             }
         }
     }
 
-    /// Refuses a file that asks for something that the model does not do.
+    /// Fails if a field is present and has none of the known values.
     pub fn expect(&self, name: &str, known: &[&str]) -> Result<()> {
         match self.present(name) {
             Some(value) if !known.iter().any(|&one| value.as_str() == Some(one)) => {
-                bail!(Format, "from_file", "{name} is {value}: only {known:?} are known")
+                if known.is_empty() {
+                    bail!(Format, "from_file", "{name} is not supported and must be absent, got {value}")
+                }
+                bail!(Format, "from_file", "{name} must be absent or one of {known:?}, got {value}")
             }
             _ => Ok(()),
         }

@@ -7,7 +7,7 @@ use crate::error::bail;
 use crate::nn::Module;
 use crate::{DType, Device, Result, Shape, Tensor};
 
-/// How much noise the steps of a [`Ddpm`] add.
+/// The noise schedule of a [`Ddpm`].
 ///
 /// ```
 /// use cotangent::models::NoiseSchedule;
@@ -17,19 +17,19 @@ use crate::{DType, Device, Result, Shape, Tensor};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NoiseSchedule {
-    /// Variances in equal distances (Ho et al., 2020).
+    /// Linearly spaced variances (Ho et al., 2020).
     Linear {
-        /// That of the first step.
+        /// The variance of the first step.
         first: f64,
-        /// That of the last.
+        /// The variance of the last step.
         last: f64,
     },
-    /// What is left of the image follows a squared cosine (Nichol and Dhariwal, 2021).
+    /// The remaining variance of the image follows a squared cosine (Nichol and Dhariwal, 2021).
     Cosine,
 }
 
 impl NoiseSchedule {
-    /// The variance that each of so many steps adds.
+    /// The variance that each of `steps` steps adds.
     ///
     /// ```
     /// use cotangent::models::NoiseSchedule;
@@ -38,21 +38,21 @@ impl NoiseSchedule {
     /// ```
     ///
     /// # Errors
-    /// If there is no step or more than a million, or a variance is not between 0 and 1.
+    /// If `steps` is 0 or more than a million, or a variance is not in (0, 1).
     #[track_caller]
     pub fn betas(self, steps: usize) -> Result<Vec<f64>> {
         const MOST: usize = 1_000_000;
         if !(1..=MOST).contains(&steps) {
-            bail!(Value, "Ddpm", "{steps} steps: there must be from 1 to {MOST}");
+            bail!(Value, "Ddpm", "steps must be from 1 to {MOST}, got {steps}");
         }
         let count = steps as f64;
         match self {
             NoiseSchedule::Linear { first, last } => {
                 if ![first, last].iter().all(|beta| (0.0..1.0).contains(beta) && *beta > 0.0) {
-                    bail!(Value, "Ddpm", "variances from {first} to {last} must lie between 0 and 1");
+                    bail!(Value, "Ddpm", "first and last must be in (0, 1), got {first} and {last}");
                 }
                 let step = if steps > 1 { (last - first) / (count - 1.0) } else { 0.0 };
-                // The last is exactly the one that was asked for.
+                // The last one is exact.
                 Ok((0..steps)
                     .map(|i| if i + 1 == steps && steps > 1 { last } else { first + step * i as f64 })
                     .collect())
@@ -73,13 +73,13 @@ impl NoiseSchedule {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct DdpmConfig {
-    /// The network that finds the noise in an image. It has as many channels out as in, and a `time_size`.
+    /// The network that predicts the noise in an image. It has equal `in_channels` and `out_channels`, and a `time_size`.
     pub unet: UNetConfig,
-    /// How many steps lead from an image to noise.
+    /// The number of diffusion steps.
     pub steps: usize,
-    /// How much noise they add.
+    /// The noise schedule.
     pub schedule: NoiseSchedule,
-    /// Whether the image that a step expects is kept between -1 and 1, where all images are.
+    /// Whether the predicted image is clamped to [-1, 1] in each step.
     pub clip: bool,
 }
 
@@ -100,8 +100,8 @@ impl Default for DdpmConfig {
     }
 }
 
-/// A denoising diffusion model (Ho et al., 2020): a [`UNet`] learns to find the noise in an image of a known noisiness, and makes
-/// images out of noise by taking it away, step by step. Images have numbers from -1 to 1.
+/// A denoising diffusion model (Ho et al., 2020): a [`UNet`] learns to predict the noise in an image, and generates images from
+/// noise by removing it step by step. Images have values from -1 to 1.
 ///
 /// ```
 /// use cotangent::models::{Ddpm, DdpmConfig, UNetConfig, UNetNorm};
@@ -126,7 +126,7 @@ pub struct Ddpm {
     unet: UNet,
     /// The variance that each step adds.
     betas: Vec<f64>,
-    /// What is left of the image's variance after each step.
+    /// The remaining variance of the image after each step.
     left: Vec<f64>,
     clip: bool,
 }
@@ -141,7 +141,7 @@ impl Ddpm {
     /// ```
     ///
     /// # Errors
-    /// If the network is not told the time or gives other channels than it gets, or the schedule cannot be.
+    /// If the network has no `time_size` or different numbers of input and output channels, or the schedule is invalid.
     #[track_caller]
     pub fn new(config: &DdpmConfig) -> Result<Ddpm> {
         let unet = &config.unet;
@@ -149,7 +149,7 @@ impl Ddpm {
             bail!(
                 Value,
                 "Ddpm",
-                "a network from {} to {} channels with time_size {:?}: it must keep the channels and have a time",
+                "unet must have equal in_channels and out_channels and a time_size, got {}, {} and {:?}",
                 unet.in_channels,
                 unet.out_channels,
                 unet.time_size
@@ -163,7 +163,7 @@ impl Ddpm {
         Ok(Ddpm { left: left.collect(), betas, unet: UNet::new(unet)?, clip: config.clip })
     }
 
-    /// How many steps there are.
+    /// The number of diffusion steps.
     ///
     /// ```
     /// # use cotangent::models::{Ddpm, DdpmConfig, UNetConfig, UNetNorm};
@@ -176,7 +176,7 @@ impl Ddpm {
     }
 
     /// The loss of images `[batch, channels, height, width]` at random times, with random noise: the mean squared error of the
-    /// noise that the network finds.
+    /// predicted noise.
     ///
     /// ```
     /// # use cotangent::models::{Ddpm, DdpmConfig, UNetConfig, UNetNorm};
@@ -210,14 +210,14 @@ impl Ddpm {
     /// ```
     ///
     /// # Errors
-    /// If images, times and noise do not fit, or a time is none of the steps'.
+    /// If images, times and noise do not fit, or a time is not in `0..steps`.
     #[track_caller]
     pub fn loss_at(&self, images: &Tensor, t: &Tensor, noise: &Tensor) -> Result<Tensor> {
         let found = self.unet.forward_at(&self.add_noise(images, t, noise)?, t)?;
         found.mse_loss(noise)
     }
 
-    /// What images are at these times, with this noise.
+    /// Adds noise to images: gives the noisy images at these times.
     ///
     /// ```
     /// # use cotangent::models::{Ddpm, DdpmConfig, UNetConfig, UNetNorm};
@@ -230,17 +230,17 @@ impl Ddpm {
     /// ```
     ///
     /// # Errors
-    /// If images, times and noise do not fit, or a time is none of the steps'.
+    /// If images, times and noise do not fit, or a time is not in `0..steps`.
     #[track_caller]
     pub fn add_noise(&self, images: &Tensor, t: &Tensor, noise: &Tensor) -> Result<Tensor> {
         if images.rank() != 4 || noise.shape() != images.shape() || t.shape() != [images.shape()[0]] {
             bail!(
                 Shape,
                 "Ddpm",
-                "images of shape {:?}, times of shape {:?} and noise of shape {:?}",
+                "images and noise must have one 4-D shape, and t one time for each image, got shapes {:?}, {:?} and {:?}",
                 images.shape(),
-                t.shape(),
-                noise.shape()
+                noise.shape(),
+                t.shape()
             );
         }
         let column = |f: fn(f64) -> f64| {
@@ -251,8 +251,8 @@ impl Ddpm {
         images.mul(&column(|left| left)?)?.add(&noise.mul(&column(|left| 1.0 - left)?)?)
     }
 
-    /// New images of this shape, `[batch, channels, height, width]`, on the device and in the dtype of the model. A network with
-    /// batch norms is to be in evaluation: see [`Module::eval`].
+    /// Generates images of this shape, `[batch, channels, height, width]`, on the device and in the dtype of the model. Set a
+    /// network with batch norms to evaluation mode first: see [`Module::eval`].
     ///
     /// ```
     /// # use cotangent::models::{Ddpm, DdpmConfig, UNetConfig, UNetNorm};
@@ -266,7 +266,7 @@ impl Ddpm {
     /// If the shape does not fit the network.
     #[track_caller]
     pub fn sample(&self, shape: impl Into<Shape>) -> Result<Tensor> {
-        let (dtype, device) = self.place();
+        let (dtype, device) = self.position();
         let mut x = Tensor::randn_with(shape, (dtype, device))?;
         for t in (0..self.steps()).rev() {
             x = self.step(&x, t, &x.randn_like()?)?;
@@ -274,7 +274,7 @@ impl Ddpm {
         Ok(x)
     }
 
-    /// One step back: images at time `t` to those before, with this noise. The last step, of time 0, adds none.
+    /// One denoising step: from images at time `t` to those at time `t - 1`, with this noise. The step at time 0 adds none.
     ///
     /// ```
     /// # use cotangent::models::{Ddpm, DdpmConfig, UNetConfig, UNetNorm};
@@ -287,14 +287,14 @@ impl Ddpm {
     /// ```
     ///
     /// # Errors
-    /// If `t` is none of the steps, or images and noise do not fit.
+    /// If `t` is not in `0..steps`, or images and noise do not fit.
     #[track_caller]
     pub fn step(&self, x: &Tensor, t: usize, noise: &Tensor) -> Result<Tensor> {
         if t >= self.steps() || x.rank() != 4 || noise.shape() != x.shape() {
             bail!(
                 Value,
                 "Ddpm",
-                "step {t} of {} on images of shape {:?} with noise of shape {:?}",
+                "t must be less than {}, and x and noise must have one 4-D shape, got t {t} and shapes {:?} and {:?}",
                 self.steps(),
                 x.shape(),
                 noise.shape()
@@ -309,7 +309,7 @@ impl Ddpm {
             if self.clip {
                 image = image.clamp(-1.0, 1.0)?;
             }
-            // Mean and variance of the images before, given the image and those now.
+            // Mean and variance of the previous images, given the predicted image and the current ones.
             let of_image = before.sqrt() * beta / (1.0 - left);
             let of_now = (1.0 - beta).sqrt() * (1.0 - before) / (1.0 - left);
             let variance = beta * (1.0 - before) / (1.0 - left);
@@ -317,7 +317,7 @@ impl Ddpm {
         })
     }
 
-    fn place(&self) -> (DType, Device) {
+    fn position(&self) -> (DType, Device) {
         self.parameters().first().map_or((DType::F32, Device::Cpu), |first| (first.dtype(), first.device()))
     }
 }

@@ -1,10 +1,11 @@
-//! Text from a model, token by token.
+//! Autoregressive generation, token by token.
 
 use crate::error::bail;
+use crate::options::AttentionOptions;
 use crate::options::options;
-use crate::{AttentionOptions, DType, Result, Tensor, autograd};
+use crate::{DType, Result, Tensor, autograd};
 
-/// A model that gives the logits of the next token for every token.
+/// A model that computes the logits of the next token for every token.
 ///
 /// ```
 /// use cotangent::models::{CausalModel, Gpt2, Gpt2Config, KeyValueCache};
@@ -18,14 +19,14 @@ use crate::{AttentionOptions, DType, Result, Tensor, autograd};
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 pub trait CausalModel {
-    /// Tokens `[batch, steps]`, which come after those that the cache has seen, to logits `[batch, steps, tokens]`.
+    /// Computes the logits `[batch, steps, vocab_size]` of tokens `[batch, steps]`, which follow those in the cache.
     ///
     /// # Errors
-    /// If a token or a position is not in the model's tables.
+    /// If a token is out of range, or the sequence is too long.
     fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor>;
 }
 
-/// The keys and values of all tokens so far, for each block of a model; of a recurrent one its last state.
+/// The keys and values of all tokens so far, for each block of a model, or the last state of a recurrent model.
 ///
 /// ```
 /// use cotangent::models::KeyValueCache;
@@ -40,22 +41,22 @@ pub struct KeyValueCache {
 }
 
 impl KeyValueCache {
-    /// An empty one.
+    /// An empty cache.
     pub fn new() -> KeyValueCache {
         KeyValueCache { keeps: true, ..KeyValueCache::default() }
     }
 
-    /// One that keeps nothing, for a sequence that is computed as a whole.
+    /// A cache that keeps nothing, for a sequence that is computed as a whole.
     pub(super) fn none() -> KeyValueCache {
         KeyValueCache::default()
     }
 
-    /// How many tokens it has seen.
+    /// The number of tokens so far.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has seen none.
+    /// Whether there are no tokens so far.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -79,14 +80,13 @@ impl KeyValueCache {
         self.advance(steps);
     }
 
-    /// Causal attention of the block at this place: queries `[.., steps, size]` to the keys and values before them and their
-    /// own.
+    /// Causal attention of block `at`: queries `[.., steps, size]` attend to the cached keys and values and to their own.
     pub(super) fn attend(&mut self, at: usize, query: &Tensor, key: Tensor, value: Tensor) -> Result<Tensor> {
         let steps = query.shape()[query.rank() - 2];
         if let Some((keys, _)) = self.blocks.get(at)
             && keys.shape()[keys.rank() - 2] != self.len
         {
-            bail!(Value, "KeyValueCache", "a call with this cache has failed: begin with a new one");
+            bail!(Value, "KeyValueCache", "a call with this cache has failed: start again with a new cache");
         }
         let (key, value) = match self.blocks.get(at) {
             Some((keys, values)) => (Tensor::cat(&[keys, &key], -2)?, Tensor::cat(&[values, &value], -2)?),
@@ -121,17 +121,17 @@ options! {
     /// let options = GenerateOptions::new().temperature(0.8).top_k(40).end(2);
     /// ```
     pub struct GenerateOptions {
-        /// What logits are divided by before a token is drawn; 0 takes the most probable one.
+        /// The divisor of the logits before sampling; 0 takes the most probable token.
         temperature: f64 = 0.0,
-        /// How many of the most probable tokens one is drawn from; by default all.
+        /// The number of most probable tokens to sample from; by default all.
         top_k: Option<usize> = None,
-        /// The token that ends a sequence: what comes after it is that token again.
+        /// The token that ends a sequence. The tokens after it are the same token.
         end: Option<i64> = None,
     }
 }
 
-/// So many more tokens after those of `tokens`, `[batch, steps]`, each the most probable one. A model with dropout is to be in
-/// evaluation: see [`Module::eval`](crate::nn::Module::eval).
+/// Generates `count` tokens after `tokens`, `[batch, steps]`, each the most probable one, and returns all tokens. Set a model with
+/// dropout to evaluation mode first: see [`Module::eval`](crate::nn::Module::eval).
 ///
 /// ```
 /// use cotangent::models::{Gpt2, Gpt2Config, generate};
@@ -142,7 +142,7 @@ options! {
 /// ```
 ///
 /// # Errors
-/// As the model's; also if there is no token to begin with.
+/// If the model fails, or `tokens` has no step.
 #[track_caller]
 pub fn generate(model: &impl CausalModel, tokens: &Tensor, count: usize) -> Result<Tensor> {
     generate_with(model, tokens, count, GenerateOptions::new())
@@ -161,7 +161,7 @@ pub fn generate(model: &impl CausalModel, tokens: &Tensor, count: usize) -> Resu
 /// ```
 ///
 /// # Errors
-/// As there; also if the temperature is negative or not a number, or `top_k` is 0.
+/// As there; also if `temperature` is negative or not finite, or `top_k` is 0.
 #[track_caller]
 pub fn generate_with(
     model: &impl CausalModel,
@@ -171,14 +171,17 @@ pub fn generate_with(
 ) -> Result<Tensor> {
     const OP: &str = "generate";
     let options = options.into();
-    if !(options.temperature >= 0.0 && options.temperature.is_finite()) || options.top_k == Some(0) {
-        bail!(Value, OP, "temperature {} and top_k {:?}", options.temperature, options.top_k);
+    if !(options.temperature >= 0.0 && options.temperature.is_finite()) {
+        bail!(Value, OP, "temperature must be finite and ≥ 0, got {}", options.temperature);
+    }
+    if options.top_k == Some(0) {
+        bail!(Value, OP, "top_k must be ≥ 1, got 0");
     }
     let &[batch, steps] = tokens.shape() else {
-        bail!(Shape, OP, "tokens of shape {:?}, they must be [batch, steps]", tokens.shape());
+        bail!(Shape, OP, "tokens must have shape [batch, steps], got {:?}", tokens.shape());
     };
     if steps == 0 {
-        bail!(Shape, OP, "no token to begin with: shape {:?}", tokens.shape());
+        bail!(Shape, OP, "tokens must have at least one step, got shape {:?}", tokens.shape());
     }
     autograd::no_grad(|| {
         let (mut all, mut cache) = (tokens.to_dtype(DType::I64)?, KeyValueCache::new());
@@ -208,8 +211,8 @@ fn next_token(logits: &Tensor, options: &GenerateOptions) -> Result<Tensor> {
     let Some(k) = options.top_k.filter(|&k| k < logits.shape()[1]) else {
         return scaled.softmax(-1)?.multinomial(1, false);
     };
-    let (values, places) = scaled.topk(k, -1)?;
-    places.gather(1, &values.softmax(-1)?.multinomial(1, false)?)
+    let (values, positions) = scaled.topk(k, -1)?;
+    positions.gather(1, &values.softmax(-1)?.multinomial(1, false)?)
 }
 
 #[cotangent_macros::unit_tests]
@@ -219,7 +222,7 @@ mod tests {
     #[test]
     fn a_cache_that_a_call_has_left_behind_is_refused() -> Result<()> {
         let (mut cache, x) = (KeyValueCache::new(), Tensor::ones([1, 2, 4])?);
-        // The call did not get as far as to say how many tokens it has seen.
+        // The call has failed before it counted its tokens.
         cache.attend(0, &x, x.clone(), x.clone())?;
         assert!(cache.attend(0, &x, x.clone(), x.clone()).is_err());
         Ok(())

@@ -5,8 +5,9 @@ use super::generate::{CausalModel, KeyValueCache};
 use super::{Adaptable, Published, check_tied, without_prefix};
 use crate::error::bail;
 use crate::io::StateDict;
-use crate::nn::{Dropout, Embedding, Forward, LayerNorm, LayerNormOptions, LoraLinear, Module, Parameter, init};
-use crate::{Gelu, Result, Tensor};
+use crate::nn::{Dropout, Embedding, Forward, LayerNorm, LayerNormLayerOptions, LoraLinear, Module, Parameter, init};
+use crate::options::Gelu;
+use crate::{Result, Tensor};
 use std::path::Path;
 
 /// The sizes of a [`Gpt2`], under Hugging Face's names. The default is the smallest published model.
@@ -17,22 +18,21 @@ use std::path::Path;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gpt2Config {
-    /// How many tokens there are.
+    /// The vocabulary size.
     pub vocab_size: usize,
-    /// How long a sequence can be.
+    /// The largest length of a sequence.
     pub n_positions: usize,
-    /// The size of a token's vector.
+    /// The size of the token embeddings and hidden states.
     pub n_embd: usize,
-    /// How many blocks there are.
+    /// The number of blocks.
     pub n_layer: usize,
-    /// How many heads a block has.
+    /// The number of attention heads.
     pub n_head: usize,
-    /// The size between the linear layers of a block; by default four times `n_embd`.
+    /// The hidden size of the feed-forward networks; by default four times `n_embd`.
     pub n_inner: Option<usize>,
-    /// Added to variances.
+    /// Added to the variance in layer norms.
     pub layer_norm_epsilon: f64,
-    /// The probability with which elements are dropped in training: of the tokens' vectors and of what is added to them, not of
-    /// the weights of the attention.
+    /// The dropout probability in training, for the embeddings and the residual branches. Attention weights are not dropped.
     pub dropout: f64,
 }
 
@@ -52,7 +52,7 @@ impl Default for Gpt2Config {
 }
 
 impl Gpt2Config {
-    /// From the `config.json` beside published weights.
+    /// Reads the `config.json` of published weights.
     ///
     /// ```
     /// use cotangent::models::Gpt2Config;
@@ -64,14 +64,14 @@ impl Gpt2Config {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be read, or asks for something that the model does not do.
+    /// If the file cannot be read, or requires a feature that the model does not support.
     #[track_caller]
     pub fn from_file(path: impl AsRef<Path>) -> Result<Gpt2Config> {
         let (file, default) = (ConfigFile::read(path.as_ref())?, Gpt2Config::default());
         file.expect("model_type", &["gpt2"])?;
         file.expect("activation_function", &["gelu_new", "gelu_pytorch_tanh"])?;
         if file.flag("scale_attn_by_inverse_layer_idx", false)? || !file.flag("scale_attn_weights", true)? {
-            bail!(Format, "from_file", "scores are not scaled as usual: the model does not do that");
+            bail!(Format, "from_file", "scale_attn_weights must be true and scale_attn_by_inverse_layer_idx false");
         }
         let inner = file.size("n_inner", 0)?;
         Ok(Gpt2Config {
@@ -113,8 +113,7 @@ struct Block {
     mlp: Mlp,
 }
 
-/// GPT-2: blocks of causal attention and two linear layers, with learned positions; the tokens' vectors are also the weights of
-/// the logits.
+/// GPT-2: a causal transformer with learned position embeddings, whose head is tied to the token embedding.
 ///
 /// ```
 /// use cotangent::models::{Gpt2, Gpt2Config};
@@ -134,7 +133,8 @@ pub struct Gpt2 {
 }
 
 impl Gpt2 {
-    /// A model with new weights: normal numbers of 0.02, those before a sum less by the root of the number of sums.
+    /// A model with new weights, normal with standard deviation 0.02, which is divided by the root of the number of residual sums in
+    /// the projections before them.
     ///
     /// ```
     /// use cotangent::models::{Gpt2, Gpt2Config};
@@ -145,17 +145,17 @@ impl Gpt2 {
     /// ```
     ///
     /// # Errors
-    /// If `n_embd` is no multiple of `n_head`, or `dropout` is not a probability.
+    /// If `n_embd` is not a multiple of `n_head`, or `dropout` is not in [0, 1].
     #[track_caller]
     pub fn new(config: &Gpt2Config) -> Result<Gpt2> {
         let Gpt2Config { vocab_size, n_positions, n_embd, n_layer, n_head, n_inner, layer_norm_epsilon, dropout } =
             *config;
         if n_head == 0 || !n_embd.is_multiple_of(n_head) {
-            bail!(Value, "Gpt2", "n_embd {n_embd} is no multiple of n_head {n_head}");
+            bail!(Value, "Gpt2", "n_embd must be a multiple of n_head, got {n_embd} and {n_head}");
         }
         const STD: f64 = 0.02;
         let table = |rows: usize| Ok(Embedding::from_weight(Parameter::new(init::normal([rows, n_embd], 0.0, STD)?)?));
-        let norm = || LayerNorm::new_with(n_embd, LayerNormOptions::new().eps(layer_norm_epsilon));
+        let norm = || LayerNorm::new_with(n_embd, LayerNormLayerOptions::new().eps(layer_norm_epsilon));
         let (inner, last) = (n_inner.unwrap_or(n_embd.saturating_mul(4)), STD / (2.0 * n_layer.max(1) as f64).sqrt());
         let block = |_| {
             Ok(Block {
@@ -175,7 +175,7 @@ impl Gpt2 {
         })
     }
 
-    /// Tokens `[batch, steps]` to logits `[batch, steps, vocab_size]`.
+    /// Computes the logits `[batch, steps, vocab_size]` of tokens `[batch, steps]`.
     ///
     /// ```
     /// # use cotangent::models::{Gpt2, Gpt2Config};
@@ -186,7 +186,7 @@ impl Gpt2 {
     /// ```
     ///
     /// # Errors
-    /// If a token or a position is not in the tables.
+    /// If a token is out of range, or the sequence is too long.
     #[track_caller]
     pub fn forward(&self, tokens: &Tensor) -> Result<Tensor> {
         self.forward_cached(tokens, &mut KeyValueCache::none())
@@ -204,14 +204,14 @@ impl CausalModel for Gpt2 {
     #[track_caller]
     fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
         let &[_, steps] = tokens.shape() else {
-            bail!(Shape, "Gpt2", "tokens of shape {:?}, they must be [batch, steps]", tokens.shape());
+            bail!(Shape, "Gpt2", "tokens must have shape [batch, steps], got {:?}", tokens.shape());
         };
         let (first, longest) = (cache.len(), self.wpe.weight.shape()[0]);
         if first + steps > longest {
-            bail!(Shape, "Gpt2", "{} tokens, where there are {longest} positions", first + steps);
+            bail!(Shape, "Gpt2", "expected at most {longest} tokens, cached ones included, got {}", first + steps);
         }
-        let places = Tensor::arange(first as i64, (first + steps) as i64)?.to_device(tokens.device())?;
-        let mut x = self.drop.forward(&self.wte.forward(tokens)?.add(&self.wpe.forward(&places)?)?)?;
+        let positions = Tensor::arange(first as i64, (first + steps) as i64)?.to_device(tokens.device())?;
+        let mut x = self.drop.forward(&self.wte.forward(tokens)?.add(&self.wpe.forward(&positions)?)?)?;
         for (at, block) in self.h.iter().enumerate() {
             x = x.add(&self.attend(at, &block.attn, &block.ln_1.forward(&x)?, cache)?)?;
             let hidden = block.mlp.c_fc.forward(&block.ln_2.forward(&x)?)?.gelu_with(Gelu::Tanh)?;
@@ -250,7 +250,7 @@ impl Published for Gpt2 {
         for prefix in ["", "transformer."] {
             check_tied(dict, "lm_head.weight", &format!("{prefix}wte.weight"))?;
         }
-        // The head is the table of tokens again, and masks are stored in old files.
+        // The head repeats the token embedding, and old files store masks.
         without_prefix(dict, "transformer.", |name| {
             name == "lm_head.weight" || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")
         })

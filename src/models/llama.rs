@@ -6,7 +6,7 @@ use super::{Adaptable, Published, check_tied, without_prefix};
 use crate::error::bail;
 use crate::io::StateDict;
 use crate::nn::{
-    Embedding, Forward, Linear, LinearOptions, LoraLinear, Module, Parameter, RMSNorm, RmsNormOptions, init,
+    Embedding, Forward, Linear, LinearOptions, LoraLinear, Module, Parameter, RMSNorm, RmsNormLayerOptions, init,
 };
 use crate::{DType, Result, Tensor};
 use std::path::Path;
@@ -19,25 +19,25 @@ use std::path::Path;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct LlamaConfig {
-    /// How many tokens there are.
+    /// The vocabulary size.
     pub vocab_size: usize,
-    /// The size of a token's vector.
+    /// The size of the token embeddings and hidden states.
     pub hidden_size: usize,
-    /// The size between the linear layers of a block.
+    /// The hidden size of the feed-forward networks.
     pub intermediate_size: usize,
-    /// How many blocks there are.
+    /// The number of blocks.
     pub num_hidden_layers: usize,
-    /// How many heads a block has.
+    /// The number of attention heads.
     pub num_attention_heads: usize,
-    /// How many keys and values these heads share; by default each has its own.
+    /// The number of heads of keys and values, which these heads share; by default each has its own.
     pub num_key_value_heads: Option<usize>,
     /// The size of a head; by default `hidden_size / num_attention_heads`.
     pub head_dim: Option<usize>,
-    /// Added to mean squares.
+    /// Added to the mean square in RMS norms.
     pub rms_norm_eps: f64,
-    /// The longest wavelength of the positions, over 2π.
+    /// The base of the frequencies of rotary positions.
     pub rope_theta: f64,
-    /// Whether the tokens' vectors are the weights of the logits, too.
+    /// Whether the head is tied to the token embedding.
     pub tie_word_embeddings: bool,
 }
 
@@ -59,7 +59,7 @@ impl Default for LlamaConfig {
 }
 
 impl LlamaConfig {
-    /// From the `config.json` beside published weights.
+    /// Reads the `config.json` of published weights.
     ///
     /// ```
     /// use cotangent::models::LlamaConfig;
@@ -71,7 +71,7 @@ impl LlamaConfig {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be read, or asks for something that the model does not do, such as scaled positions.
+    /// If the file cannot be read, or requires a feature that the model does not support, such as scaled positions.
     #[track_caller]
     pub fn from_file(path: impl AsRef<Path>) -> Result<LlamaConfig> {
         let (file, default) = (ConfigFile::read(path.as_ref())?, LlamaConfig::default());
@@ -83,7 +83,7 @@ impl LlamaConfig {
         rope.expect("partial_rotary_factor", &[])?;
         for name in ["attention_bias", "mlp_bias"] {
             if file.flag(name, false)? {
-                bail!(Format, "from_file", "{name} is true: the model has no biases");
+                bail!(Format, "from_file", "{name} must be false, got true");
             }
         }
         let present = |name: &str| file.size(name, 0).map(|size| (size > 0).then_some(size));
@@ -132,8 +132,7 @@ struct Decoder {
     norm: RMSNorm,
 }
 
-/// A decoder in the style of Llama: grouped heads, rotary positions, norms by the root of the mean square, and linear layers with
-/// a gate.
+/// A decoder in the style of Llama: grouped-query attention, rotary positions, RMS norms, and gated feed-forward networks.
 ///
 /// ```
 /// use cotangent::models::{Llama, LlamaConfig, generate};
@@ -155,7 +154,7 @@ struct Decoder {
 #[derive(Debug, Module)]
 pub struct Llama {
     model: Decoder,
-    /// Missing where the tokens' vectors are the weights of the logits.
+    /// `None` if the head is tied to the token embedding.
     lm_head: Option<Linear>,
     heads: usize,
     groups: usize,
@@ -163,7 +162,7 @@ pub struct Llama {
 }
 
 impl Llama {
-    /// A model with new weights: normal numbers of 0.02.
+    /// A model with new weights, normal with standard deviation 0.02.
     ///
     /// ```
     /// use cotangent::models::{Llama, LlamaConfig};
@@ -180,15 +179,21 @@ impl Llama {
         let heads = config.num_attention_heads;
         let groups = config.num_key_value_heads.unwrap_or(heads);
         if heads == 0 || groups == 0 || !heads.is_multiple_of(groups) {
-            bail!(Value, "Llama", "{heads} heads cannot share {groups} keys and values");
+            bail!(
+                Value,
+                "Llama",
+                "num_attention_heads must be a multiple of num_key_value_heads, got {heads} and {groups}"
+            );
         }
         let head = match config.head_dim {
             Some(head) => head,
             None if size.is_multiple_of(heads) => size / heads,
-            None => bail!(Value, "Llama", "hidden_size {size} is no multiple of {heads} heads"),
+            None => {
+                bail!(Value, "Llama", "hidden_size must be a multiple of num_attention_heads, got {size} and {heads}")
+            }
         };
         if head == 0 || !head.is_multiple_of(2) {
-            bail!(Value, "Llama", "heads of {head} numbers: positions turn pairs of them");
+            bail!(Value, "Llama", "head_dim must be even and > 0 for rotary positions, got {head}");
         }
         let linear = |from: usize, to: usize| -> Result<Linear> {
             let mut layer = Linear::new_with(from, to, LinearOptions::new().bias(false))?;
@@ -196,7 +201,7 @@ impl Llama {
             Ok(layer)
         };
         let lora = |from: usize, to: usize| linear(from, to).map(LoraLinear::from_linear);
-        let norm = || RMSNorm::new_with(size, RmsNormOptions::new().eps(rms_norm_eps));
+        let norm = || RMSNorm::new_with(size, RmsNormLayerOptions::new().eps(rms_norm_eps));
         let block = |_| {
             Ok(Block {
                 self_attn: Attention {
@@ -228,7 +233,7 @@ impl Llama {
         })
     }
 
-    /// Tokens `[batch, steps]` to logits `[batch, steps, vocab_size]`.
+    /// Computes the logits `[batch, steps, vocab_size]` of tokens `[batch, steps]`.
     ///
     /// ```
     /// use cotangent::models::{Llama, LlamaConfig};
@@ -242,7 +247,7 @@ impl Llama {
     /// ```
     ///
     /// # Errors
-    /// If a token is not in the table.
+    /// If a token is out of range.
     #[track_caller]
     pub fn forward(&self, tokens: &Tensor) -> Result<Tensor> {
         self.forward_cached(tokens, &mut KeyValueCache::none())
@@ -256,7 +261,7 @@ impl Llama {
         [cos, sin]: [&Tensor; 2],
         cache: &mut KeyValueCache,
     ) -> Result<Tensor> {
-        // Heads that share keys lie side by side: [batch, groups, heads of a group, steps, size].
+        // Heads that share keys are adjacent: [batch, groups, heads of a group, steps, size].
         let split = |x: Tensor, heads: usize| -> Result<Tensor> {
             let size = x.shape()[2] / heads;
             x.unflatten(2, [self.groups, heads / self.groups, size])?.permute([0, 2, 3, 1, 4])
@@ -273,11 +278,11 @@ impl CausalModel for Llama {
     #[track_caller]
     fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
         let &[_, steps] = tokens.shape() else {
-            bail!(Shape, "Llama", "tokens of shape {:?}, they must be [batch, steps]", tokens.shape());
+            bail!(Shape, "Llama", "tokens must have shape [batch, steps], got {:?}", tokens.shape());
         };
         let mut x = self.model.embed_tokens.forward(tokens)?;
         let size = self.model.layers.first().map_or(2, |block| block.self_attn.q_proj.weight.shape()[0] / self.heads);
-        // Whole positions give f32, which is fine for half precision, too.
+        // Integer positions give f32, which is precise enough for half precision, too.
         let dtype = if x.dtype() == DType::F64 { DType::F64 } else { DType::I64 };
         let places = Tensor::arange_with(cache.len() as i64, (cache.len() + steps) as i64, (dtype, x.device()))?;
         let (cos, sin) = places.rope_cos_sin_with(size, self.theta)?;
@@ -318,7 +323,7 @@ impl Adaptable for Llama {
 
 impl Published for Llama {
     fn own_names(&self, dict: &StateDict) -> Result<StateDict> {
-        // Some files have the tied head once more, and the frequencies of the positions.
+        // Some files repeat the tied head, and store the frequencies of the positions.
         let tied = self.lm_head.is_none();
         if tied {
             check_tied(dict, "lm_head.weight", "model.embed_tokens.weight")?;

@@ -1,4 +1,4 @@
-//! Fine-tuning by adapters of low rank, in files that PEFT reads and writes.
+//! Fine-tuning with low-rank adapters (LoRA), in files that PEFT reads and writes.
 
 use super::Published;
 use super::config::ConfigFile;
@@ -22,21 +22,21 @@ use std::path::Path;
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 pub trait Adaptable: Published {
-    /// All linear layers that can, with their names.
+    /// All linear layers that can carry adapters, with their names.
     fn linear_layers(&mut self) -> Vec<(String, &mut LoraLinear)>;
 
-    /// What published names of the layers begin with and the model's own do not.
+    /// The prefix of the layers' published names that the model's own names lack.
     fn prefix(&self) -> &'static str {
         ""
     }
 
-    /// Whether the weights of the layers are `[inputs, outputs]`, which PEFT wants to know.
+    /// Whether the weights of the layers are `[inputs, outputs]`, a field of PEFT's configuration.
     fn fan_in_fan_out(&self) -> bool {
         false
     }
 }
 
-/// Which layers get adapters, and of which form. The fields are PEFT's.
+/// Which layers get adapters, and their settings. The fields are PEFT's.
 ///
 /// ```
 /// use cotangent::models::LoraConfig;
@@ -47,16 +47,16 @@ pub trait Adaptable: Published {
 pub struct LoraConfig {
     /// The rank of the adapters.
     pub r: usize,
-    /// The adapters' part of a result is `lora_alpha / r` times their product.
+    /// The scale of the adapters: their output is multiplied by `lora_alpha / r`.
     pub lora_alpha: f64,
-    /// The share of a layer's inputs that its adapter does not see in training.
+    /// The dropout probability of the adapters' inputs in training.
     pub lora_dropout: f64,
-    /// The layers: those whose name is one of these, or ends in one after a dot.
+    /// The layers to adapt: those whose name is one of these, or ends with a dot and one of these.
     pub target_modules: Vec<String>,
 }
 
 impl LoraConfig {
-    /// Adapters of rank 8 with an `lora_alpha` of 8, as PEFT's are by default, for these layers.
+    /// Adapters of rank 8 with a `lora_alpha` of 8, PEFT's defaults, for these layers.
     pub fn new<N: Into<String>>(target_modules: impl IntoIterator<Item = N>) -> LoraConfig {
         let target_modules = target_modules.into_iter().map(Into::into).collect();
         LoraConfig { r: 8, lora_alpha: 8.0, lora_dropout: 0.0, target_modules }
@@ -73,10 +73,11 @@ const SAVE: &str = "save_lora";
 const LOAD: &str = "load_lora";
 const WEIGHTS: &str = "adapter_model.safetensors";
 const CONFIG: &str = "adapter_config.json";
-/// What PEFT puts before the names of a model's layers.
+/// The prefix that PEFT adds to the names of a model's layers.
 const PREFIX: &str = "base_model.model.";
 
-/// Freezes a model and gives its layers adapters, which alone are trained from then on. Optimisers are given the whole model.
+/// Freezes a model and adds adapters to its layers, so that only these are trained. Optimisers still get the whole model.
+/// Returns the number of adapted layers.
 ///
 /// ```
 /// use cotangent::models::{Gpt2, Gpt2Config, LoraConfig, add_lora, merge_lora};
@@ -95,7 +96,7 @@ const PREFIX: &str = "base_model.model.";
 /// ```
 ///
 /// # Errors
-/// If a name fits no layer, a layer has an adapter already, or a number is out of its domain; nothing is changed then.
+/// If a name matches no layer, a layer already has an adapter, or a number is out of its domain; nothing is changed then.
 #[track_caller]
 pub fn add_lora<M: Adaptable>(model: &mut M, config: &LoraConfig) -> Result<usize> {
     named(ADD, attach(model, config))
@@ -104,7 +105,11 @@ pub fn add_lora<M: Adaptable>(model: &mut M, config: &LoraConfig) -> Result<usiz
 fn attach<M: Adaptable>(model: &mut M, config: &LoraConfig) -> Result<usize> {
     let LoraConfig { r, lora_alpha, lora_dropout, target_modules } = config;
     if *r == 0 || !lora_alpha.is_finite() || !(0.0..1.0).contains(lora_dropout) {
-        bail!(Value, ADD, "r {r}, lora_alpha {lora_alpha}, lora_dropout {lora_dropout}: one is out of its domain");
+        bail!(
+            Value,
+            ADD,
+            "r must be ≥ 1, lora_alpha finite and lora_dropout in [0, 1), got r {r}, lora_alpha {lora_alpha} and lora_dropout {lora_dropout}"
+        );
     }
     let layers = model.linear_layers();
     for target in target_modules {
@@ -113,15 +118,20 @@ fn attach<M: Adaptable>(model: &mut M, config: &LoraConfig) -> Result<usize> {
             let mut known: Vec<&str> = layers.iter().filter_map(|(name, _)| name.rsplit('.').next()).collect();
             known.sort_unstable();
             known.dedup();
-            bail!(Value, ADD, "no layer is called {target}; there are {}", known.join(", "));
+            bail!(
+                Value,
+                ADD,
+                "target_modules must be names of layers, got {target}: the model has {}",
+                known.join(", ")
+            );
         }
     }
     let mut chosen: Vec<_> = layers.into_iter().filter(|(name, _)| config.names(name)).collect();
     if chosen.is_empty() {
-        bail!(Value, ADD, "no layer is named in target_modules");
+        bail!(Value, ADD, "target_modules must name at least one layer");
     }
     if let Some((name, _)) = chosen.iter().find(|(_, layer)| layer.is_adapted()) {
-        bail!(Value, ADD, "{name} has an adapter already: merge it first");
+        bail!(Value, ADD, "{name} already has an adapter: call merge_lora first");
     }
     let count = chosen.len();
     for (name, layer) in &mut chosen {
@@ -139,8 +149,8 @@ fn is_of_adapter(name: &str) -> bool {
     name.ends_with(".lora_A.weight") || name.ends_with(".lora_B.weight")
 }
 
-/// Adds all adapters to the weights of their layers and takes them away: the model's values stay, and it can be saved or trained
-/// as a whole. See [`add_lora`] for an example.
+/// Merges all adapters into the weights of their layers. The outputs stay, and the model can be saved or trained as a whole. See
+/// [`add_lora`] for an example.
 ///
 /// # Errors
 /// If memory runs out.
@@ -172,7 +182,7 @@ pub fn merge_lora<M: Adaptable>(model: &mut M) -> Result<()> {
 /// ```
 ///
 /// # Errors
-/// If the model has none, or a file cannot be written.
+/// If the model has no adapters, or a file cannot be written.
 #[track_caller]
 pub fn save_lora<M: Adaptable>(model: &M, config: &LoraConfig, folder: impl AsRef<Path>) -> Result<()> {
     named(SAVE, write(model, config, folder.as_ref()))
@@ -184,7 +194,7 @@ fn write<M: Adaptable>(model: &M, config: &LoraConfig, folder: &Path) -> Result<
     for (name, values) in model.state_dict().into_iter().filter(|(name, _)| is_of_adapter(name)) {
         let rank = values.shape()[usize::from(name.ends_with("lora_B.weight"))];
         if rank != config.r {
-            bail!(Value, SAVE, "{name} is of rank {rank}, the configuration says {}", config.r);
+            bail!(Value, SAVE, "{name} must have rank {}, as in the configuration, got {rank}", config.r);
         }
         dict.insert(format!("{PREFIX}{prefix}{name}"), values);
     }
@@ -205,7 +215,7 @@ fn write<M: Adaptable>(model: &M, config: &LoraConfig, folder: &Path) -> Result<
         .map_err(|source| Error::io(SAVE, &path, source))
 }
 
-/// Gives a model the adapters of a folder that [`save_lora`] or PEFT has written, and says their configuration.
+/// Loads adapters from a folder that [`save_lora`] or PEFT has written, and returns their configuration.
 ///
 /// ```
 /// use cotangent::models::{Llama, LlamaConfig, load_lora, load_weights};
@@ -217,8 +227,8 @@ fn write<M: Adaptable>(model: &M, config: &LoraConfig, folder: &Path) -> Result<
 /// ```
 ///
 /// # Errors
-/// If a file cannot be read, asks for something that is not done here (DoRA, other ranks for some layers, trained biases), or does
-/// not fit the model; nothing is changed then.
+/// If a file cannot be read, requires an unsupported feature (DoRA, other ranks for some layers, trained biases), or does not fit
+/// the model; nothing is changed then.
 #[track_caller]
 pub fn load_lora<M: Adaptable>(model: &mut M, folder: impl AsRef<Path>) -> Result<LoraConfig> {
     named(LOAD, read(model, folder.as_ref()))
@@ -229,7 +239,7 @@ fn read<M: Adaptable>(model: &mut M, folder: &Path) -> Result<LoraConfig> {
     let path = folder.join(WEIGHTS);
     let dict = io::safetensors::load(&path)?;
     let prefix = format!("{PREFIX}{}", model.prefix());
-    // Every matrix must be there with its shape, and no other, before the first layer is changed.
+    // All matrices are checked before the first layer is changed.
     let (mut faults, mut known) = (Vec::new(), Vec::new());
     for (name, layer) in model.linear_layers().into_iter().filter(|(name, _)| config.names(name)) {
         let (inputs, outputs) = layer.features();
@@ -238,7 +248,11 @@ fn read<M: Adaptable>(model: &mut M, folder: &Path) -> Result<LoraConfig> {
             match dict.get(&name) {
                 None => faults.push(format!("missing {name}")),
                 Some(x) if x.shape() != shape || !x.dtype().is_float() => {
-                    faults.push(format!("{name} is {} of shape {:?}, not a float of {shape:?}", x.dtype(), x.shape()));
+                    faults.push(format!(
+                        "{name} must be float of shape {shape:?}, got {} of shape {:?}",
+                        x.dtype(),
+                        x.shape()
+                    ));
                 }
                 Some(_) => {}
             }
@@ -270,7 +284,7 @@ fn read_config(path: &Path) -> Result<LoraConfig> {
     file.expect("bias", &["none"])?;
     for name in ["use_rslora", "use_dora", "use_qalora", "use_bdlora", "lora_bias"] {
         if file.flag(name, false)? {
-            bail!(Format, LOAD, "{}: {name} is true, which is not done here", path.display());
+            bail!(Format, LOAD, "{}: {name} must be false, got true", path.display());
         }
     }
     const OTHER_FORMS: [&str; 10] = [
@@ -287,12 +301,12 @@ fn read_config(path: &Path) -> Result<LoraConfig> {
     ];
     for name in OTHER_FORMS {
         if !file.is_empty(name) {
-            bail!(Format, LOAD, "{}: {name} is given, which is not done here", path.display());
+            bail!(Format, LOAD, "{}: {name} is not supported and must be absent or empty", path.display());
         }
     }
     let target_modules = file
         .texts("target_modules")
-        .ok_or_else(|| err!(Format, LOAD, "{}: target_modules is no list of names", path.display()))?;
+        .ok_or_else(|| err!(Format, LOAD, "{}: target_modules must be a list of names", path.display()))?;
     Ok(LoraConfig {
         r: file.size("r", default.r)?,
         lora_alpha: file.number("lora_alpha", default.lora_alpha)?,

@@ -14,17 +14,17 @@ use crate::{Result, Tensor};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct LstmLmConfig {
-    /// How many tokens there are.
+    /// The vocabulary size.
     pub vocab_size: usize,
-    /// The size of a token's vector.
+    /// The size of the token embeddings.
     pub embedding_size: usize,
-    /// The size of a state.
+    /// The size of the hidden states.
     pub hidden_size: usize,
-    /// How many layers there are.
+    /// The number of LSTM layers.
     pub num_layers: usize,
-    /// The probability with which elements are dropped in training: of the tokens' vectors, between layers, and of the outputs.
+    /// The dropout probability in training, for the embeddings, between layers, and for the outputs.
     pub dropout: f64,
-    /// Whether the tokens' vectors are also the weights of the logits. They must have the size of a state.
+    /// Whether the head is tied to the token embedding, which requires equal `embedding_size` and `hidden_size`.
     pub tie_weights: bool,
 }
 
@@ -41,10 +41,10 @@ impl Default for LstmLmConfig {
     }
 }
 
-/// A language model: a table of tokens, LSTM layers, and a linear layer to the logits of the next token. The names are those of
+/// A language model: a token embedding, LSTM layers, and a linear head for the logits of the next token. The names are those of
 /// PyTorch's example of a word-level model.
 ///
-/// A long text is trained on in pieces: the state at the end of one begins the next, apart from its graph.
+/// A long text is trained on in segments: the final state of one, detached from its graph, is the initial state of the next.
 ///
 /// ```
 /// use cotangent::models::{LstmLm, LstmLmConfig};
@@ -68,7 +68,7 @@ pub struct LstmLm {
 }
 
 impl LstmLm {
-    /// A model with new weights: uniform in ±0.1 but for those of the layers.
+    /// A model with new weights: uniform in ±0.1, except for those of the LSTM.
     ///
     /// ```
     /// use cotangent::models::{LstmLm, LstmLmConfig};
@@ -77,15 +77,19 @@ impl LstmLm {
     /// ```
     ///
     /// # Errors
-    /// If a size is 0, `dropout` is not a probability, or weights are to be tied that have not the same size.
+    /// If a size is 0, `dropout` is not in [0, 1], or weights of different sizes are to be tied.
     #[track_caller]
     pub fn new(config: &LstmLmConfig) -> Result<LstmLm> {
         let &LstmLmConfig { vocab_size, embedding_size, hidden_size, num_layers, dropout, tie_weights } = config;
         if vocab_size == 0 || embedding_size == 0 {
-            bail!(Value, "LstmLm", "vocab_size {vocab_size} and embedding_size {embedding_size} must be at least 1");
+            bail!(Value, "LstmLm", "vocab_size and embedding_size must be ≥ 1, got {vocab_size} and {embedding_size}");
         }
         if tie_weights && embedding_size != hidden_size {
-            bail!(Value, "LstmLm", "tied weights: embedding_size {embedding_size} is not hidden_size {hidden_size}");
+            bail!(
+                Value,
+                "LstmLm",
+                "embedding_size and hidden_size must be equal to tie weights, got {embedding_size} and {hidden_size}"
+            );
         }
         let table = |size: usize| Parameter::new(init::uniform([vocab_size, size], -0.1, 0.1)?);
         let encoder = Embedding::from_weight(table(embedding_size)?);
@@ -101,7 +105,7 @@ impl LstmLm {
         })
     }
 
-    /// Tokens `[batch, steps]` to logits `[batch, steps, vocab_size]`, from a state of zeros.
+    /// Computes the logits `[batch, steps, vocab_size]` of tokens `[batch, steps]`, from a state of zeros.
     ///
     /// ```
     /// use cotangent::models::{LstmLm, LstmLmConfig};
@@ -112,13 +116,14 @@ impl LstmLm {
     /// ```
     ///
     /// # Errors
-    /// If a token is not in the table.
+    /// If a token is out of range.
     #[track_caller]
     pub fn forward(&self, tokens: &Tensor) -> Result<Tensor> {
         Ok(self.forward_state(tokens, None)?.0)
     }
 
-    /// Also the state after the last token, hidden state and memory `[num_layers, batch, hidden_size]`, to go on from.
+    /// As [`forward`](Self::forward), from an initial state. Also returns the final hidden and cell states,
+    /// `[num_layers, batch, hidden_size]`.
     ///
     /// ```
     /// use cotangent::models::{LstmLm, LstmLmConfig};
@@ -131,7 +136,7 @@ impl LstmLm {
     /// ```
     ///
     /// # Errors
-    /// If a token is not in the table, or the state does not fit.
+    /// If a token is out of range, or the state does not fit.
     #[track_caller]
     pub fn forward_state(
         &self,
@@ -139,7 +144,7 @@ impl LstmLm {
         state: Option<(&Tensor, &Tensor)>,
     ) -> Result<(Tensor, (Tensor, Tensor))> {
         if tokens.rank() != 2 {
-            bail!(Shape, "LstmLm", "tokens of shape {:?}, they must be [batch, steps]", tokens.shape());
+            bail!(Shape, "LstmLm", "tokens must have shape [batch, steps], got {:?}", tokens.shape());
         }
         let x = self.drop.forward(&self.encoder.forward(tokens)?)?;
         let (x, state) = self.rnn.forward_state(&x, state)?;

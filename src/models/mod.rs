@@ -1,7 +1,7 @@
-//! Known models, with the names that their published weights have.
+//! Well-known models, with the parameter names of their published weights.
 //!
-//! A model is made from a configuration, with new weights. [`load_weights`] takes over those of a safetensors file, by name: a
-//! name that is missing, or that the model does not have, is an error that lists them.
+//! A model is created from a configuration, with new weights. [`load_weights`] loads those of a safetensors file by name.
+//! Missing and unexpected names are an error that lists them.
 //!
 //! ```
 //! use cotangent::models::{Gpt2, Gpt2Config};
@@ -44,20 +44,20 @@ use crate::io::{self, StateDict};
 use crate::nn::Module;
 use std::path::Path;
 
-/// What the names in a file are, other than those of the model.
+/// A model whose published files may have other names than its own.
 pub trait Published: Module {
-    /// A dictionary as it is published, with the model's own names: prefixes that some files have and others lack are taken
-    /// away, and so is what belongs to no parameter. By default they are the same.
+    /// Converts a published dictionary to the model's own names: removes prefixes that only some files have, and entries that
+    /// belong to no parameter. By default returns the dictionary unchanged.
     ///
     /// # Errors
-    /// If two names become one.
+    /// If two names become the same.
     fn own_names(&self, dict: &StateDict) -> Result<StateDict> {
         Ok(dict.clone())
     }
 }
 
-/// Loads published weights from a safetensors file, the index of several, or the folder of a model. Those of other dtypes are
-/// cast to the model's.
+/// Loads published weights from a safetensors file, the index of several, or the folder of a model. They are cast to the dtypes
+/// of the model.
 ///
 /// ```
 /// use cotangent::models::{Gpt2, Gpt2Config, load_weights};
@@ -84,17 +84,17 @@ pub fn load_weights<M: Published>(model: &mut M, path: impl AsRef<Path>) -> Resu
     model.load_state_dict(&cast)
 }
 
-/// Refuses a head of its own where the model uses the table of tokens: its logits would be others.
+/// Fails if a file has a separate head where the model ties the head to the token embedding: its logits would differ.
 fn check_tied(dict: &StateDict, head: &str, table: &str) -> Result<()> {
     match (dict.get(head), dict.get(table)) {
         (Some(a), Some(b)) if a.shape() != b.shape() || !a.equal(b)? => {
-            bail!(Format, "load_weights", "{head} is not {table}, and the model has no head of its own")
+            bail!(Format, "load_weights", "{head} must equal {table}: the head of this model is tied to its embedding")
         }
         _ => Ok(()),
     }
 }
 
-/// A dictionary without a prefix of its names and without the names that `skip` tells.
+/// A dictionary without a prefix of its names, and without the names that `skip` selects.
 fn without_prefix(dict: &StateDict, prefix: &str, skip: impl Fn(&str) -> bool) -> Result<StateDict> {
     let mut own = StateDict::new();
     for (name, value) in dict.iter() {
@@ -103,7 +103,7 @@ fn without_prefix(dict: &StateDict, prefix: &str, skip: impl Fn(&str) -> bool) -
             continue;
         }
         if own.insert(short, value.clone()).is_some() {
-            bail!(Format, "load_weights", "the names {short} and {prefix}{short} are both there");
+            bail!(Format, "load_weights", "expected either {short} or {prefix}{short}, got both");
         }
     }
     Ok(own)

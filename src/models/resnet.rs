@@ -5,9 +5,10 @@ use crate::error::bail;
 use crate::io::StateDict;
 use crate::nn::init::{self, Fan, Gain};
 use crate::nn::{BatchNorm2d, Conv2d, ConvLayerOptions, Forward, Linear, Module};
-use crate::{DType, MaxPoolOptions, Result, Tensor};
+use crate::options::MaxPoolOptions;
+use crate::{DType, Result, Tensor};
 
-/// What the stages of a [`ResNet`] are made of.
+/// The kind of the blocks of a [`ResNet`].
 ///
 /// ```
 /// use cotangent::models::{ResNetBlock, ResNetConfig};
@@ -15,14 +16,14 @@ use crate::{DType, MaxPoolOptions, Result, Tensor};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResNetBlock {
-    /// Two convolutions of 3×3.
+    /// Two 3×3 convolutions.
     Basic,
-    /// Convolutions of 1×1, 3×3 and 1×1; the last gives four times the channels.
+    /// 1×1, 3×3 and 1×1 convolutions; the last has four times the channels.
     Bottleneck,
 }
 
 impl ResNetBlock {
-    /// How many times the channels of the stage a block gives.
+    /// The ratio of a block's output channels to the channels of its stage.
     fn expansion(self) -> usize {
         match self {
             ResNetBlock::Basic => 1,
@@ -31,7 +32,7 @@ impl ResNetBlock {
     }
 }
 
-/// The sizes of a [`ResNet`]. The functions give those that torchvision publishes weights of; the default is
+/// The sizes of a [`ResNet`]. The functions return those that torchvision publishes weights for; the default is
 /// [`resnet18`](Self::resnet18).
 ///
 /// ```
@@ -43,11 +44,11 @@ impl ResNetBlock {
 pub struct ResNetConfig {
     /// The kind of the blocks.
     pub block: ResNetBlock,
-    /// How many blocks each of the four stages has.
+    /// The number of blocks in each of the four stages.
     pub layers: [usize; 4],
-    /// How many logits there are.
+    /// The number of classes.
     pub num_classes: usize,
-    /// How many channels an image has.
+    /// The number of channels of an image.
     pub in_channels: usize,
     /// The channels of the first stage; each further one has twice as many.
     pub width: usize,
@@ -55,7 +56,7 @@ pub struct ResNetConfig {
     pub groups: usize,
     /// The channels of a group in the first stage, where `width` is 64.
     pub width_per_group: usize,
-    /// Whether the last norm of each block begins with factors of 0, so that a block begins as the identity.
+    /// Whether the scale of the last norm of each block is initialised to 0, so that blocks start as the identity.
     pub zero_init_residual: bool,
 }
 
@@ -106,7 +107,7 @@ published! {
     }
 }
 
-/// What brings the input of a block to the shape of its output.
+/// Projects the input of a block to the shape of its output.
 #[derive(Debug, Module)]
 struct Downsample {
     #[module(rename = "0")]
@@ -199,7 +200,7 @@ impl Block {
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
-/// Weights are published for 1000 classes. For others, load them first, and put another last layer in place:
+/// Published weights are for 1000 classes. For other classes, load them first, then replace the last layer:
 ///
 /// ```
 /// # use cotangent::models::{ResNet, ResNetConfig};
@@ -224,7 +225,7 @@ pub struct ResNet {
 }
 
 impl ResNet {
-    /// A model with new weights: convolutions with normal numbers of variance 2 / outputs of an input, as torchvision's.
+    /// A model with new weights. Those of convolutions are normal with variance 2 / fan_out, as in torchvision.
     ///
     /// ```
     /// use cotangent::models::{ResNet, ResNetConfig};
@@ -235,7 +236,7 @@ impl ResNet {
     /// ```
     ///
     /// # Errors
-    /// If a size is 0 or too large, basic blocks are to have groups or another width, or the channels do not make the groups.
+    /// If a size is 0 or too large, basic blocks have groups or another width, or the groups do not divide the channels.
     #[track_caller]
     pub fn new(config: &ResNetConfig) -> Result<ResNet> {
         let &ResNetConfig { block, layers, num_classes, in_channels, width, groups, width_per_group, .. } = config;
@@ -244,16 +245,20 @@ impl ResNet {
         let sizes =
             [width, in_channels, num_classes, groups, width_per_group, layers[0], layers[1], layers[2], layers[3]];
         if let Some(size) = sizes.into_iter().find(|size| !(1..=MOST).contains(size)) {
-            bail!(Value, "ResNet", "a size of {size}: sizes are from 1 to {MOST}");
+            bail!(Value, "ResNet", "all sizes must be from 1 to {MOST}, got {size}");
         }
         if block == ResNetBlock::Basic && (groups, width_per_group) != (1, 64) {
-            bail!(Value, "ResNet", "basic blocks have no groups: {groups} of width {width_per_group}");
+            bail!(
+                Value,
+                "ResNet",
+                "groups must be 1 and width_per_group 64 for basic blocks, got {groups} and {width_per_group}"
+            );
         }
         if block == ResNetBlock::Bottleneck && !(width * width_per_group).is_multiple_of(64) {
             bail!(
                 Value,
                 "ResNet",
-                "a width of {width} with width_per_group {width_per_group} is no whole number of channels"
+                "width * width_per_group must be a multiple of 64, got {width} and {width_per_group}"
             );
         }
         let mut inputs = width;
@@ -277,7 +282,7 @@ impl ResNet {
         })
     }
 
-    /// Images `[batch, channels, height, width]` to what the last layer gets of them: `[batch, features]`.
+    /// The features `[batch, features]` of images `[batch, channels, height, width]`, which are the input of the last layer.
     ///
     /// ```
     /// use cotangent::models::{ResNet, ResNetConfig};
@@ -293,7 +298,7 @@ impl ResNet {
     pub fn features(&self, x: &Tensor) -> Result<Tensor> {
         let channels = self.conv1.weight.shape()[1];
         if x.rank() != 4 || x.shape()[1] != channels {
-            bail!(Shape, "ResNet", "images of shape {:?}, they must be [batch, {channels}, height, width]", x.shape());
+            bail!(Shape, "ResNet", "images must have shape [batch, {channels}, height, width], got {:?}", x.shape());
         }
         let x = self.bn1.forward(&self.conv1.forward(x)?)?.relu()?;
         let mut x = x.max_pool2d_with(3, MaxPoolOptions::new().stride(2).padding(1))?;
@@ -305,7 +310,7 @@ impl ResNet {
 }
 
 impl Forward for ResNet {
-    /// Images `[batch, channels, height, width]` to logits `[batch, num_classes]`.
+    /// Computes the logits `[batch, num_classes]` of images `[batch, channels, height, width]`.
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.fc.forward(&self.features(x)?)
@@ -315,7 +320,7 @@ impl Forward for ResNet {
 impl Published for ResNet {
     fn own_names(&self, dict: &StateDict) -> Result<StateDict> {
         let mut own = dict.clone();
-        // Old files do not count batches. Nothing but a layer without a momentum reads the count.
+        // Old files have no counts of batches, which only layers without a momentum read.
         for (name, _) in self.named_buffers() {
             if name.ends_with(".num_batches_tracked") && dict.get(&name).is_none() {
                 own.insert(name, Tensor::zeros_with((), DType::I64)?);

@@ -8,7 +8,7 @@ use crate::nn::{
 };
 use crate::{DType, Result, Tensor};
 
-/// What follows the convolutions of a [`UNet`].
+/// The norm and the activation after the convolutions of a [`UNet`].
 ///
 /// ```
 /// use cotangent::models::{UNetConfig, UNetNorm};
@@ -18,7 +18,7 @@ use crate::{DType, Result, Tensor};
 pub enum UNetNorm {
     /// Batch norms and ReLU, as is usual for segmentation.
     Batch,
-    /// Norms of so many groups of channels and SiLU, as is usual for diffusion.
+    /// Group norms with this number of groups and SiLU, as is usual for diffusion.
     Group(usize),
 }
 
@@ -30,15 +30,15 @@ pub enum UNetNorm {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct UNetConfig {
-    /// How many channels an image has.
+    /// The number of channels of an image.
     pub in_channels: usize,
-    /// How many channels the result has: one for each class, or as many as the image.
+    /// The number of output channels: one for each class, or that of the image.
     pub out_channels: usize,
     /// The channels of each level; each has half the height and width of the one before.
     pub channels: Vec<usize>,
-    /// What follows the convolutions.
+    /// The norm and the activation after the convolutions.
     pub norm: UNetNorm,
-    /// How many numbers a time has, where the network is told the time of its image, as in diffusion: an even number.
+    /// The size of the time embedding, for networks that are told the time of an image, as in diffusion. It must be even.
     pub time_size: Option<usize>,
 }
 
@@ -54,7 +54,7 @@ impl Default for UNetConfig {
     }
 }
 
-/// Each halves the image.
+/// The largest number of levels, each of which halves the image.
 const MOST_LEVELS: usize = 24;
 
 #[derive(Debug, Module)]
@@ -71,7 +71,7 @@ impl Norm {
         })
     }
 
-    /// The norm and the function after it.
+    /// The norm and the activation after it.
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         match self {
             Norm::Batch(norm) => norm.forward(x)?.relu(),
@@ -80,7 +80,7 @@ impl Norm {
     }
 }
 
-/// Two convolutions of 3×3, with the time between them.
+/// Two 3×3 convolutions, with the time added between them.
 #[derive(Debug, Module)]
 struct Block {
     conv1: Conv2d,
@@ -92,7 +92,7 @@ struct Block {
 
 impl Block {
     fn new(inputs: usize, outputs: usize, config: &UNetConfig) -> Result<Block> {
-        // The norm takes a bias away again.
+        // The norm would cancel a bias.
         let options = || ConvLayerOptions::new().padding(1).bias(false);
         Ok(Block {
             conv1: Conv2d::new_with(inputs, outputs, 3, options())?,
@@ -112,7 +112,7 @@ impl Block {
     }
 }
 
-/// From a level to the one of twice its size.
+/// From a level to the one with twice its height and width.
 #[derive(Debug, Module)]
 struct Up {
     conv: ConvTranspose2d,
@@ -130,7 +130,7 @@ impl Time {
     /// Times `[batch]` to vectors `[batch, size]`.
     fn forward(&self, t: &Tensor) -> Result<Tensor> {
         let (dtype, half) = (self.linear_1.weight.dtype(), self.linear_1.weight.shape()[1] / 2);
-        // Half precision does not hold times beyond 2048.
+        // Half precision does not represent times beyond 2048 exactly.
         let exact = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
         let rates = (0..half).map(|i| 10_000.0_f64.powf(-(i as f64) / half as f64)).collect::<Vec<f64>>();
         let rates = Tensor::from_vec(rates, [half])?.to_dtype(exact)?.to_device(t.device())?;
@@ -140,11 +140,11 @@ impl Time {
     }
 }
 
-/// A U-Net: images to images of the same size, by way of smaller and smaller ones. What a level has seen on the way down is put
-/// beside what comes up to it.
+/// A U-Net: maps images to images of the same size, through levels of decreasing resolution. The output of a level on the way
+/// down is concatenated to the input of that level on the way up.
 ///
-/// A level is two convolutions of 3×3, each with a norm and an activation. Between levels lie a maximum of 2×2 on the way
-/// down, and a transposed convolution of 2×2 on the way up. The last layer is a convolution of 1×1.
+/// A level is two 3×3 convolutions, each with a norm and an activation. Between levels there is 2×2 max pooling on the way
+/// down, and a 2×2 transposed convolution on the way up. The last layer is a 1×1 convolution.
 ///
 /// ```
 /// use cotangent::models::{UNet, UNetConfig};
@@ -163,7 +163,7 @@ pub struct UNet {
 }
 
 impl UNet {
-    /// A model with new weights, as its layers make them.
+    /// A model with new weights, initialised by its layers.
     ///
     /// ```
     /// use cotangent::models::{UNet, UNetConfig};
@@ -174,7 +174,7 @@ impl UNet {
     /// ```
     ///
     /// # Errors
-    /// If there is no level, the channels of one do not make the groups, or `time_size` is not even.
+    /// If there is no level, the groups do not divide the channels, or `time_size` is not even.
     #[track_caller]
     pub fn new(config: &UNetConfig) -> Result<UNet> {
         let channels = &config.channels;
@@ -182,17 +182,17 @@ impl UNet {
             bail!(
                 Value,
                 "UNet",
-                "channels {channels:?} from {} to {}: there must be levels, and all have channels",
+                "channels must not be empty and all counts must be ≥ 1, got {channels:?}, in_channels {} and out_channels {}",
                 config.in_channels,
                 config.out_channels
             );
         }
         if channels.len() > MOST_LEVELS {
-            bail!(Value, "UNet", "{} levels are more than {MOST_LEVELS}", channels.len());
+            bail!(Value, "UNet", "channels must have at most {MOST_LEVELS} levels, got {}", channels.len());
         }
         let time = |size: usize| {
             if size == 0 || !size.is_multiple_of(2) {
-                bail!(Value, "UNet", "time_size {size} must be even, and not 0");
+                bail!(Value, "UNet", "time_size must be even and > 0, got {size}");
             }
             Ok(Time { linear_1: Linear::new(size, size)?, linear_2: Linear::new(size, size)? })
         };
@@ -211,7 +211,7 @@ impl UNet {
         })
     }
 
-    /// Images of the given times, one for each, to images.
+    /// Computes the output for images `x` at the times `t`, one for each image.
     ///
     /// ```
     /// use cotangent::models::{UNet, UNetConfig, UNetNorm};
@@ -223,14 +223,20 @@ impl UNet {
     /// ```
     ///
     /// # Errors
-    /// If the model is not told times, there is not one for each image, or the images do not fit.
+    /// If the model takes no times, there is not one for each image, or the images do not fit.
     #[track_caller]
     pub fn forward_at(&self, x: &Tensor, t: &Tensor) -> Result<Tensor> {
         let Some(time) = &self.time else {
-            bail!(Value, "UNet", "a time, and the model has none: its configuration has no time_size");
+            bail!(Value, "UNet", "the model takes no times: set time_size in its configuration, or call forward");
         };
         if t.shape() != &x.shape()[..x.rank().min(1)] || t.rank() != 1 {
-            bail!(Shape, "UNet", "times of shape {:?} for images of shape {:?}", t.shape(), x.shape());
+            bail!(
+                Shape,
+                "UNet",
+                "t must be one time for each image, got shape {:?} for images {:?}",
+                t.shape(),
+                x.shape()
+            );
         }
         self.run(x, Some(&time.forward(t)?))
     }
@@ -242,7 +248,7 @@ impl UNet {
             bail!(
                 Shape,
                 "UNet",
-                "images of shape {:?}, they must be [batch, {channels}, height, width] of multiples of {multiple}",
+                "images must have shape [batch, {channels}, height, width] with multiples of {multiple}, got {:?}",
                 x.shape()
             );
         }
@@ -260,12 +266,12 @@ impl UNet {
 }
 
 impl Forward for UNet {
-    /// Images `[batch, in_channels, height, width]` to `[batch, out_channels, height, width]`. Both sizes must be halved as often
-    /// as there are levels.
+    /// Maps images `[batch, in_channels, height, width]` to `[batch, out_channels, height, width]`. Height and width must be
+    /// multiples of `2^(levels - 1)`.
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         if self.time.is_some() {
-            bail!(Value, "UNet", "no time, and the model wants one: call `forward_at`");
+            bail!(Value, "UNet", "the model needs times: call forward_at");
         }
         self.run(x, None)
     }

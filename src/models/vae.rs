@@ -13,11 +13,11 @@ use crate::{Reduction, Result, Tensor};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct VaeConfig {
-    /// How many numbers an example has.
+    /// The size of an example.
     pub input_size: usize,
-    /// The size between the linear layers.
+    /// The size of the hidden layers.
     pub hidden_size: usize,
-    /// How many numbers an example is encoded in.
+    /// The size of a code.
     pub latent_size: usize,
 }
 
@@ -27,7 +27,7 @@ impl Default for VaeConfig {
     }
 }
 
-/// A variational autoencoder of linear layers (Kingma and Welling, 2014), for examples of numbers from 0 to 1. The names are
+/// A variational autoencoder of linear layers (Kingma and Welling, 2014), for examples with values in [0, 1]. The names are
 /// those of PyTorch's example.
 ///
 /// ```
@@ -49,7 +49,7 @@ pub struct Vae {
     fc4: Linear,
 }
 
-/// What a [`Vae`] gives.
+/// The output of a [`Vae`].
 ///
 /// ```
 /// use cotangent::models::{Vae, VaeConfig};
@@ -62,7 +62,7 @@ pub struct Vae {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct VaeOutput {
-    /// The logits of the examples' numbers, `[batch, input_size]`.
+    /// The logits of the reconstructed examples, `[batch, input_size]`.
     pub logits: Tensor,
     /// The means of the codes, `[batch, latent_size]`.
     pub mean: Tensor,
@@ -71,8 +71,8 @@ pub struct VaeOutput {
 }
 
 impl VaeOutput {
-    /// The negative lower bound of the examples' log-likelihood, as a mean over the batch: how badly the numbers are
-    /// reconstructed (binary cross entropy), and how far the codes are from normal ones (Kullback-Leibler divergence).
+    /// The negative evidence lower bound, as a mean over the batch: the binary cross entropy of the reconstruction plus the
+    /// Kullback-Leibler divergence of the codes from the standard normal distribution.
     ///
     /// ```
     /// use cotangent::models::{Vae, VaeConfig};
@@ -84,12 +84,12 @@ impl VaeOutput {
     /// ```
     ///
     /// # Errors
-    /// If the shapes differ, or there is no example.
+    /// If the shapes differ, or the batch is empty.
     #[track_caller]
     pub fn loss(&self, x: &Tensor) -> Result<Tensor> {
         let batch = self.mean.shape()[0];
         if batch == 0 {
-            bail!(Shape, "Vae", "the loss of no examples");
+            bail!(Shape, "Vae", "the batch must have at least one example");
         }
         let reconstruction = self.logits.binary_cross_entropy_with_logits_with(x, Reduction::Sum)?;
         let (mean, log) = (&self.mean, &self.log_variance);
@@ -99,7 +99,7 @@ impl VaeOutput {
 }
 
 impl Vae {
-    /// A model with new weights, as its layers make them.
+    /// A model with new weights, initialised by its layers.
     ///
     /// ```
     /// use cotangent::models::{Vae, VaeConfig};
@@ -114,7 +114,11 @@ impl Vae {
     pub fn new(config: &VaeConfig) -> Result<Vae> {
         let &VaeConfig { input_size, hidden_size, latent_size } = config;
         if [input_size, hidden_size, latent_size].contains(&0) {
-            bail!(Value, "Vae", "sizes {input_size}, {hidden_size} and {latent_size} must be at least 1");
+            bail!(
+                Value,
+                "Vae",
+                "all sizes must be ≥ 1, got input_size {input_size}, hidden_size {hidden_size} and latent_size {latent_size}"
+            );
         }
         Ok(Vae {
             fc1: Linear::new(input_size, hidden_size)?,
@@ -125,7 +129,7 @@ impl Vae {
         })
     }
 
-    /// Means and logarithms of the variances of the codes of `x`, `[batch, input_size]`.
+    /// Encodes `x`, `[batch, input_size]`: returns the means and the logarithms of the variances of the codes.
     ///
     /// ```
     /// # use cotangent::models::{Vae, VaeConfig};
@@ -141,19 +145,13 @@ impl Vae {
     #[track_caller]
     pub fn encode(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         if x.rank() != 2 {
-            bail!(
-                Shape,
-                "Vae",
-                "examples of shape {:?}, they must be [batch, {}]",
-                x.shape(),
-                self.fc1.weight.shape()[1]
-            );
+            bail!(Shape, "Vae", "x must have shape [batch, {}], got {:?}", self.fc1.weight.shape()[1], x.shape());
         }
         let hidden = self.fc1.forward(x)?.relu()?;
         Ok((self.fc21.forward(&hidden)?, self.fc22.forward(&hidden)?))
     }
 
-    /// The logits of the examples that the codes stand for.
+    /// Decodes codes to the logits of examples.
     ///
     /// ```
     /// # use cotangent::models::{Vae, VaeConfig};
@@ -189,7 +187,7 @@ impl Vae {
         self.finish(mean, log_variance, &noise)
     }
 
-    /// As [`forward`](Self::forward), with the normal numbers `[batch, latent_size]` that the codes are drawn by.
+    /// As [`forward`](Self::forward), with the normal noise `[batch, latent_size]` that the codes are drawn with.
     ///
     /// ```
     /// # use cotangent::models::{Vae, VaeConfig};
@@ -212,7 +210,7 @@ impl Vae {
 
     fn finish(&self, mean: Tensor, log_variance: Tensor, noise: &Tensor) -> Result<VaeOutput> {
         if noise.shape() != mean.shape() {
-            bail!(Shape, "Vae", "noise of shape {:?} for codes of shape {:?}", noise.shape(), mean.shape());
+            bail!(Shape, "Vae", "noise must have shape {:?}, got {:?}", mean.shape(), noise.shape());
         }
         let codes = mean.add(&log_variance.mul(0.5)?.exp()?.mul(noise)?)?;
         Ok(VaeOutput { logits: self.decode(&codes)?, mean, log_variance })

@@ -5,7 +5,7 @@ use super::{Published, without_prefix};
 use crate::error::bail;
 use crate::io::StateDict;
 use crate::nn::{
-    Conv2d, ConvLayerOptions, Dropout, Forward, LayerNorm, LayerNormOptions, Linear, Module, Parameter, init,
+    Conv2d, ConvLayerOptions, Dropout, Forward, LayerNorm, LayerNormLayerOptions, Linear, Module, Parameter, init,
 };
 use crate::{Result, Tensor};
 use std::path::Path;
@@ -18,25 +18,25 @@ use std::path::Path;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ViTConfig {
-    /// The size of a patch's vector.
+    /// The size of the patch embeddings and hidden states.
     pub hidden_size: usize,
-    /// How many blocks there are.
+    /// The number of blocks.
     pub num_hidden_layers: usize,
-    /// How many heads a block has.
+    /// The number of attention heads.
     pub num_attention_heads: usize,
-    /// The size between the linear layers of a block.
+    /// The hidden size of the feed-forward networks.
     pub intermediate_size: usize,
     /// Height and width of an image.
     pub image_size: usize,
     /// Height and width of a patch.
     pub patch_size: usize,
-    /// How many channels an image has.
+    /// The number of channels of an image.
     pub num_channels: usize,
-    /// How many logits there are; with 0 there is no last layer, and the model gives its features.
+    /// The number of classes. With 0 there is no last layer, and the model returns its features.
     pub num_labels: usize,
-    /// Added to variances.
+    /// Added to the variance in layer norms.
     pub layer_norm_eps: f64,
-    /// The probability with which elements are dropped in training, but for the weights of the attention.
+    /// The dropout probability in training. Attention weights are not dropped.
     pub hidden_dropout_prob: f64,
 }
 
@@ -58,7 +58,7 @@ impl Default for ViTConfig {
 }
 
 impl ViTConfig {
-    /// From the `config.json` beside published weights. The number of labels is that of `id2label`; without one it is two, as
+    /// Reads the `config.json` of published weights. The number of labels is that of `id2label`; without one it is two, as
     /// in Hugging Face's library.
     ///
     /// ```
@@ -72,14 +72,14 @@ impl ViTConfig {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be read, or asks for something that the model does not do.
+    /// If the file cannot be read, or requires a feature that the model does not support.
     #[track_caller]
     pub fn from_file(path: impl AsRef<Path>) -> Result<ViTConfig> {
         let (file, default) = (ConfigFile::read(path.as_ref())?, ViTConfig::default());
         file.expect("model_type", &["vit"])?;
         file.expect("hidden_act", &["gelu"])?;
         if !file.flag("qkv_bias", true)? {
-            bail!(Format, "from_file", "qkv_bias is false: the model has these biases");
+            bail!(Format, "from_file", "qkv_bias must be true, got false");
         }
         Ok(ViTConfig {
             hidden_size: file.size("hidden_size", default.hidden_size)?,
@@ -140,7 +140,7 @@ struct Encoder {
     layer: Vec<Block>,
 }
 
-/// A vision transformer: an image is a sequence of patches and a token for the whole, whose vector gives the logits.
+/// A vision transformer: an image is a sequence of patches and a class token, whose final hidden state gives the logits.
 ///
 /// ```
 /// use cotangent::models::{ViT, ViTConfig};
@@ -167,7 +167,7 @@ pub struct ViT {
 }
 
 impl ViT {
-    /// A model with new weights: normal numbers of 0.02.
+    /// A model with new weights, normal with standard deviation 0.02.
     ///
     /// ```
     /// use cotangent::models::{ViT, ViTConfig};
@@ -175,26 +175,28 @@ impl ViT {
     /// ```
     ///
     /// # Errors
-    /// If `hidden_size` is no multiple of `num_attention_heads`, or `image_size` of `patch_size`, or the dropout is not a
-    /// probability.
+    /// If `hidden_size` is not a multiple of `num_attention_heads`, or `image_size` of `patch_size`, or `hidden_dropout_prob` is
+    /// not in [0, 1].
     #[track_caller]
     pub fn new(config: &ViTConfig) -> Result<ViT> {
         let (size, heads, inner) = (config.hidden_size, config.num_attention_heads, config.intermediate_size);
         if heads == 0 || !size.is_multiple_of(heads) {
-            bail!(Value, "ViT", "hidden_size {size} is no multiple of num_attention_heads {heads}");
+            bail!(Value, "ViT", "hidden_size must be a multiple of num_attention_heads, got {size} and {heads}");
         }
         let (image, patch) = (config.image_size, config.patch_size);
         if patch == 0 || image == 0 || !image.is_multiple_of(patch) {
-            bail!(Value, "ViT", "image_size {image} is no multiple of patch_size {patch}");
+            bail!(Value, "ViT", "image_size must be a positive multiple of patch_size, got {image} and {patch}");
         }
         const STD: f64 = 0.02;
         let patches = (image / patch).checked_mul(image / patch).and_then(|patches| patches.checked_add(1));
-        let Some(tokens) = patches else { bail!(Value, "ViT", "too many patches of {patch} in {image}") };
+        let Some(tokens) = patches else {
+            bail!(Value, "ViT", "image_size / patch_size is too large, got {image} and {patch}")
+        };
         let linear = |from: usize, to: usize| {
             let weight = Parameter::new(init::normal([to, from], 0.0, STD)?)?;
             Ok(Linear { weight, bias: Some(Parameter::new(Tensor::zeros([to])?)?) })
         };
-        let norm = || LayerNorm::new_with(size, LayerNormOptions::new().eps(config.layer_norm_eps));
+        let norm = || LayerNorm::new_with(size, LayerNormLayerOptions::new().eps(config.layer_norm_eps));
         let block = |_| {
             Ok(Block {
                 attention: Attention {
@@ -232,7 +234,8 @@ impl ViT {
         })
     }
 
-    /// Images `[batch, channels, height, width]` to vectors of the whole and of the patches, `[batch, 1 + patches, hidden_size]`.
+    /// The final hidden states `[batch, 1 + patches, hidden_size]` of the class token and the patches, of images
+    /// `[batch, channels, height, width]`.
     ///
     /// ```
     /// use cotangent::models::{ViT, ViTConfig};
@@ -251,7 +254,7 @@ impl ViT {
     pub fn hidden_state(&self, x: &Tensor) -> Result<Tensor> {
         let [channels, height, width] = self.image;
         if x.rank() != 4 || x.shape()[1..] != self.image {
-            bail!(Shape, "ViT", "images of shape {:?}, they must be [batch, {channels}, {height}, {width}]", x.shape());
+            bail!(Shape, "ViT", "images must have shape [batch, {channels}, {height}, {width}], got {:?}", x.shape());
         }
         let own = &self.embeddings;
         let patches = own.patch_embeddings.projection.forward(x)?.flatten(2, 3)?.transpose(1, 2)?;
@@ -276,8 +279,8 @@ impl ViT {
 }
 
 impl Forward for ViT {
-    /// Images `[batch, channels, height, width]` to logits `[batch, num_labels]`; without a last layer to the vectors of the
-    /// whole images.
+    /// Computes the logits `[batch, num_labels]` of images `[batch, channels, height, width]`; without a last layer the hidden
+    /// states of the class tokens.
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let whole = self.hidden_state(x)?.select(1, 0)?;
@@ -290,7 +293,7 @@ impl Forward for ViT {
 
 impl Published for ViT {
     fn own_names(&self, dict: &StateDict) -> Result<StateDict> {
-        // Files of a classifier have a prefix. Those without one have a pooler, which is for the loss of another task.
+        // Files of classifiers have a prefix. Those without one have a pooler, which belongs to another task.
         let headless = self.classifier.is_none();
         without_prefix(dict, "vit.", |name| {
             name.starts_with("pooler.") || (headless && name.starts_with("classifier."))

@@ -1,9 +1,11 @@
 //! Activations and reshapings as layers, for a [`Sequential`](super::Sequential). They have no parameters.
 
 use super::{Forward, LayerEntry, Module, layer};
+use crate::layout::Dim;
 use crate::ops::{ParamGroup, ParamSpec};
 use crate::options::options;
-use crate::{Dim, EluOptions, GeluOptions, LeakyReluOptions, Result, SoftplusOptions, Tensor};
+use crate::options::{EluOptions, GeluOptions, LeakyReluOptions, SoftplusOptions};
+use crate::{Result, Tensor};
 
 /// Makes layers out of methods of [`Tensor`]: for each `Name => |x| value;` a unit struct that is a [`Module`] and
 /// whose [`Forward`] is the value; with `Name(Options) => |x, options| value;` a struct that holds options.
@@ -41,7 +43,7 @@ macro_rules! layers {
                 build: |args| Ok(Box::new($name { options: crate::ops::Args::new(stringify!($name), args).group()? })),
             };
 
-            /// With the defaults.
+            /// Creates the layer with default options.
             ///
             #[doc = concat!("```\nuse cotangent::{Tensor, nn::{Forward, ", stringify!($name), "}};")]
             #[doc = concat!("let y = ", stringify!($name), "::new().forward(&Tensor::zeros([2, 3])?)?;")]
@@ -52,10 +54,10 @@ macro_rules! layers {
                 $name::default()
             }
 
-            /// With options.
+            /// Creates the layer with options.
             ///
             #[doc = concat!("```\nuse cotangent::{Tensor, nn::{Forward, ", stringify!($name), "}};")]
-            #[doc = concat!("# use cotangent::{*, nn::*};\nlet options = ", stringify!($options), "::new();")]
+            #[doc = concat!("# use cotangent::{*, nn::*, options::*};\nlet options = ", stringify!($options), "::new();")]
             #[doc = concat!("let y = ", stringify!($name), "::new_with(options).forward(&Tensor::zeros([2, 3])?)?;")]
             /// assert_eq!(y.shape(), [2, 3]);
             /// # Ok::<(), cotangent::Error>(())
@@ -77,7 +79,7 @@ macro_rules! layers {
 pub(super) use layers;
 
 layers! {
-    /// `max(x, 0)`.
+    /// The rectified linear unit: `max(x, 0)`.
     ///
     /// ```
     /// use cotangent::{nn::{Forward, ReLU}, tensor};
@@ -85,7 +87,7 @@ layers! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ReLU => |x| x.relu();
-    /// `x · sigmoid(x)`.
+    /// The sigmoid linear unit: `x · sigmoid(x)`.
     ///
     /// ```
     /// use cotangent::{nn::{Forward, SiLU}, tensor};
@@ -93,7 +95,7 @@ layers! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     SiLU => |x| x.silu();
-    /// The hyperbolic tangent.
+    /// The hyperbolic tangent: `tanh(x)`.
     ///
     /// ```
     /// use cotangent::{nn::{Forward, Tanh}, tensor};
@@ -101,7 +103,7 @@ layers! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     Tanh => |x| x.tanh();
-    /// `1 / (1 + exp(-x))`.
+    /// The sigmoid: `1 / (1 + exp(-x))`.
     ///
     /// ```
     /// use cotangent::{nn::{Forward, Sigmoid}, tensor};
@@ -109,7 +111,7 @@ layers! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     Sigmoid => |x| x.sigmoid();
-    /// What comes in.
+    /// The identity: returns its input.
     ///
     /// ```
     /// use cotangent::{nn::{Forward, Identity}, tensor};
@@ -129,41 +131,41 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct FlattenOptions {
-        /// The first of the dimensions that become one.
+        /// The first dimension to flatten.
         start_dim: Dim = Dim(1),
-        /// The last of them.
+        /// The last dimension to flatten.
         end_dim: Dim = Dim(-1),
     }
 }
 
 layers! {
-    /// The Gaussian error linear unit; exact unless the options say that tanh approximates it.
+    /// The Gaussian error linear unit: exact, or with the tanh approximation.
     ///
     /// ```
-    /// use cotangent::{Gelu, nn::GELU};
+    /// use cotangent::{nn::GELU, options::Gelu};
     /// let (exact, fast) = (GELU::new(), GELU::new_with(Gelu::Tanh));
     /// ```
     GELU(GeluOptions) => |x, options| x.gelu_with(options);
-    /// `x` where positive, `negative_slope · x` elsewhere.
+    /// The leaky ReLU: `x` where positive, `negative_slope · x` elsewhere.
     ///
     /// ```
     /// let layer = cotangent::nn::LeakyReLU::new_with(0.2);
     /// ```
     LeakyReLU(LeakyReluOptions) => |x, options| x.leaky_relu_with(options);
-    /// `x` where positive, `alpha · (exp(x) - 1)` elsewhere.
+    /// The exponential linear unit: `x` where positive, `alpha · (exp(x) - 1)` elsewhere.
     ///
     /// ```
     /// let layer = cotangent::nn::ELU::new_with(0.5);
     /// ```
     ELU(EluOptions) => |x, options| x.elu_with(options);
-    /// `ln(1 + exp(beta · x)) / beta`, and `x` where `beta · x` is above the threshold.
+    /// `ln(1 + exp(beta · x)) / beta`, and `x` where `beta · x` is above `threshold`.
     ///
     /// ```
-    /// use cotangent::{SoftplusOptions, nn::Softplus};
+    /// use cotangent::{nn::Softplus, options::SoftplusOptions};
     /// let layer = Softplus::new_with(SoftplusOptions::new().beta(2.0));
     /// ```
     Softplus(SoftplusOptions) => |x, options| x.softplus_with(options);
-    /// Several dimensions as one: all but the first unless the options say otherwise.
+    /// Flattens the dimensions from `start_dim` to `end_dim` into one; by default all but the first.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{Flatten, FlattenOptions, Forward}};
@@ -175,7 +177,7 @@ layers! {
     Flatten(FlattenOptions) => |x, options| x.flatten(options.start_dim, options.end_dim);
 }
 
-/// Exponentials along a dimension, divided by their sum.
+/// The softmax along a dimension: `exp(x) / Σ exp(x)`.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, Softmax}};
@@ -189,7 +191,7 @@ pub struct Softmax {
 
 #[layer]
 impl Softmax {
-    /// Along this dimension; negative ones count from the last.
+    /// The softmax along `dim`: `exp(x) / Σ exp(x)`. A negative `dim` counts from the last dimension.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{Forward, Softmax}};
@@ -198,7 +200,7 @@ impl Softmax {
     /// ```
     ///
     /// # Errors
-    /// None: whether there is such a dimension is seen when the layer is used.
+    /// None. `dim` is checked when the layer is called.
     pub fn new(dim: impl Into<Dim>) -> Result<Softmax> {
         Ok(Softmax { dim: dim.0 })
     }
@@ -226,7 +228,7 @@ pub struct LogSoftmax {
 
 #[layer]
 impl LogSoftmax {
-    /// Along this dimension; negative ones count from the last.
+    /// The logarithm of the softmax along `dim`. A negative `dim` counts from the last dimension.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{Forward, LogSoftmax}};
@@ -235,7 +237,7 @@ impl LogSoftmax {
     /// ```
     ///
     /// # Errors
-    /// None: whether there is such a dimension is seen when the layer is used.
+    /// None. `dim` is checked when the layer is called.
     pub fn new(dim: impl Into<Dim>) -> Result<LogSoftmax> {
         Ok(LogSoftmax { dim: dim.0 })
     }

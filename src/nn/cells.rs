@@ -21,7 +21,7 @@ options! {
 }
 
 options! {
-    /// The options of [`RNNCell::new_with`]. A [`RnnNonlinearity`] stands for itself.
+    /// The options of [`RNNCell::new_with`]. A [`RnnNonlinearity`] can be passed in their place.
     ///
     /// ```
     /// use cotangent::nn::{RNNCell, RNNCellOptions};
@@ -31,7 +31,7 @@ options! {
     pub struct RNNCellOptions {
         /// Whether there are biases.
         bias: bool = true,
-        /// What the cell does with its sum.
+        /// The nonlinearity.
         nonlinearity: RnnNonlinearity = RnnNonlinearity::Tanh,
     }
 }
@@ -48,7 +48,7 @@ type CellWeights = (Parameter, Parameter, Option<Parameter>, Option<Parameter>);
 /// New weights, uniform in ±1/√hidden_size as in PyTorch.
 fn weights(name: &'static str, cell: Cell, input_size: usize, hidden_size: usize, bias: bool) -> Result<CellWeights> {
     if hidden_size == 0 {
-        bail!(Value, name, "hidden_size is 0");
+        bail!(Value, name, "hidden_size must be ≥ 1, got 0");
     }
     let (rows, bound) = (cell.gates().saturating_mul(hidden_size), 1.0 / (hidden_size as f64).sqrt());
     let new = |shape: &[usize]| Parameter::new(init::uniform(shape, -bound, bound)?);
@@ -56,7 +56,7 @@ fn weights(name: &'static str, cell: Cell, input_size: usize, hidden_size: usize
     Ok((new(&[rows, input_size])?, new(&[rows, hidden_size])?, one()?, one()?))
 }
 
-/// Zeros for the states of the inputs `x`.
+/// The initial state for the inputs `x`: zeros.
 fn zeros(x: &Tensor, weight_hh: &Tensor) -> Result<Tensor> {
     let mut shape = x.shape().to_vec();
     if let Some(last) = shape.last_mut() {
@@ -65,7 +65,7 @@ fn zeros(x: &Tensor, weight_hh: &Tensor) -> Result<Tensor> {
     Tensor::zeros_with(&shape[..], (x.dtype(), x.device()))
 }
 
-/// One step of a plain recurrent network: `tanh(W_ih x + b_ih + W_hh h + b_hh)`.
+/// One step of an Elman recurrent network: `tanh(W_ih x + b_ih + W_hh h + b_hh)`.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, RNNCell}};
@@ -91,7 +91,8 @@ pub struct RNNCell {
 
 #[layer]
 impl RNNCell {
-    /// A cell with inputs of `input_size` and states of `hidden_size` numbers.
+    /// One step of an Elman recurrent network, `tanh(W_ih x + b_ih + W_hh h + b_hh)` or ReLU in place of tanh, with inputs of
+    /// size `input_size` and hidden states of size `hidden_size`.
     ///
     /// ```
     /// use cotangent::nn::{RNNCell, RnnNonlinearity};
@@ -129,14 +130,14 @@ impl RNNCell {
 }
 
 impl Forward for RNNCell {
-    /// The first hidden state.
+    /// The next hidden state from a hidden state of zeros.
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.step(x, &zeros(x, &self.weight_hh)?)
     }
 }
 
-/// One step of a gated recurrent unit.
+/// One step of a gated recurrent unit (GRU).
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, GRUCell}};
@@ -160,7 +161,7 @@ pub struct GRUCell {
 
 #[layer]
 impl GRUCell {
-    /// A cell with inputs of `input_size` and states of `hidden_size` numbers.
+    /// One step of a gated recurrent unit (GRU), with inputs of size `input_size` and hidden states of size `hidden_size`.
     ///
     /// ```
     /// use cotangent::nn::{GRUCell, Module};
@@ -194,14 +195,14 @@ impl GRUCell {
 }
 
 impl Forward for GRUCell {
-    /// The first hidden state.
+    /// The next hidden state from a hidden state of zeros.
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.step(x, &zeros(x, &self.weight_hh)?)
     }
 }
 
-/// One step of a long short-term memory.
+/// One step of a long short-term memory network (LSTM).
 ///
 /// ```
 /// use cotangent::{Tensor, nn::LSTMCell};
@@ -224,7 +225,8 @@ pub struct LSTMCell {
 
 #[layer]
 impl LSTMCell {
-    /// A cell with inputs of `input_size` and states of `hidden_size` numbers.
+    /// One step of a long short-term memory network (LSTM), with inputs of size `input_size` and hidden states of size
+    /// `hidden_size`.
     ///
     /// ```
     /// use cotangent::nn::{LSTMCell, Module};
@@ -240,7 +242,7 @@ impl LSTMCell {
         Ok(LSTMCell { weight_ih, weight_hh, bias_ih, bias_hh })
     }
 
-    /// The next hidden state and memory.
+    /// The next hidden state and cell state.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::LSTMCell};
@@ -260,7 +262,7 @@ impl LSTMCell {
 }
 
 impl Forward for LSTMCell {
-    /// The first hidden state.
+    /// The next hidden state from a hidden state of zeros.
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let zeros = zeros(x, &self.weight_hh)?;

@@ -3,12 +3,14 @@
 use super::init::{self, Fan, Gain};
 use super::{Forward, Module, Parameter, layer};
 use crate::error::bail;
+use crate::layout::Sizes;
 use crate::ops::{choices, each};
 use crate::options::options;
-use crate::{ConvOptions, ConvPadding, ConvTransposeOptions, PadMode, Result, Shape, Sizes, Tensor};
+use crate::options::{ConvOptions, ConvPadding, ConvTransposeOptions, PadMode};
+use crate::{Result, Shape, Tensor};
 
 choices! {
-    /// What lies around the input of a convolution.
+    /// How the input of a convolution is padded.
     ///
     /// ```
     /// use cotangent::nn::{Conv1d, ConvLayerOptions, ConvPaddingMode};
@@ -17,21 +19,21 @@ choices! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub enum ConvPaddingMode {
-        /// Zeros.
+        /// With zeros.
         #[default]
         Zeros = "zeros",
-        /// The elements mirrored at the outermost ones.
+        /// With the input reflected at its border elements, which are not repeated.
         Reflect = "reflect",
-        /// The outermost elements.
+        /// With the border elements repeated.
         Replicate = "replicate",
-        /// The elements from the other end.
+        /// With the input wrapped around.
         Circular = "circular",
     }
 }
 
 options! {
-    /// The options of [`Conv1d::new_with`], [`Conv2d::new_with`] and [`Conv3d::new_with`]. What is given for a dimension may be one
-    /// number for all of them.
+    /// The options of [`Conv1d::new_with`], [`Conv2d::new_with`] and [`Conv3d::new_with`]. Sizes are one number for all spatial
+    /// dimensions, or one for each.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{Conv2d, ConvLayerOptions, Forward}};
@@ -40,24 +42,24 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct ConvLayerOptions {
-        /// The step of the windows.
+        /// The stride of the convolution.
         stride: Sizes = Sizes::from(1),
-        /// How much lies around the input.
+        /// The padding at both ends of each spatial dimension.
         padding: ConvPadding = ConvPadding::from(0),
-        /// The step between the elements of a window.
+        /// The spacing between the kernel's elements.
         dilation: Sizes = Sizes::from(1),
-        /// The number of groups of channels that have nothing to do with each other.
+        /// The number of groups of channels, which are convolved separately.
         groups: usize = 1,
-        /// Whether there is a bias.
+        /// Whether to add a learned bias.
         bias: bool = true,
-        /// What lies around the input.
+        /// How the input is padded.
         padding_mode: ConvPaddingMode = ConvPaddingMode::Zeros,
     }
 }
 
 options! {
-    /// The options of [`ConvTranspose1d::new_with`], [`ConvTranspose2d::new_with`] and [`ConvTranspose3d::new_with`]. What is given
-    /// for a dimension may be one number for all of them.
+    /// The options of [`ConvTranspose1d::new_with`], [`ConvTranspose2d::new_with`] and [`ConvTranspose3d::new_with`]. Sizes are one
+    /// number for all spatial dimensions, or one for each.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{ConvTranspose2d, ConvTransposeLayerOptions, Forward}};
@@ -67,22 +69,22 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct ConvTransposeLayerOptions {
-        /// The step of the windows.
+        /// The stride of the convolution.
         stride: Sizes = Sizes::from(1),
-        /// How many elements the result lacks at both ends.
+        /// How many elements are removed at both ends of the output.
         padding: Sizes = Sizes::from(0),
-        /// How many it has more at the end.
+        /// How many elements are added at the end of the output.
         output_padding: Sizes = Sizes::from(0),
-        /// The number of groups of channels that have nothing to do with each other.
+        /// The number of groups of channels, which are convolved separately.
         groups: usize = 1,
-        /// Whether there is a bias.
+        /// Whether to add a learned bias.
         bias: bool = true,
-        /// The step between the elements of a window.
+        /// The spacing between the kernel's elements.
         dilation: Sizes = Sizes::from(1),
     }
 }
 
-/// New weights as PyTorch's: uniform, by the number of inputs of an output.
+/// New weights, initialised as in PyTorch: uniform, with a bound that depends on the fan-in.
 fn weights(
     name: &'static str,
     [from, to]: [usize; 2],
@@ -92,7 +94,11 @@ fn weights(
     bias: Option<usize>,
 ) -> Result<(Parameter, Option<Parameter>)> {
     if groups == 0 || !from.is_multiple_of(groups) || !to.is_multiple_of(groups) {
-        bail!(Value, name, "{from} and {to} channels do not make {groups} groups");
+        bail!(
+            Value,
+            name,
+            "groups must be ≥ 1 and divide in_channels and out_channels, got {groups} for channels {from} and {to}"
+        );
     }
     let kernel = &each(name, "kernel_size", &kernel.0, rank, 1, 1)?[3 - rank..];
     let shape: Shape = [to, from / groups].into_iter().chain(kernel.iter().copied()).collect();
@@ -103,7 +109,7 @@ fn weights(
     Ok((weight, bias))
 }
 
-/// The input with what lies around it, where that is not zeros.
+/// The padded input, unless the padding is zeros.
 fn padded(name: &'static str, x: &Tensor, weight: &Tensor, options: &ConvLayerOptions) -> Result<Option<Tensor>> {
     let mode = match options.padding_mode {
         ConvPaddingMode::Zeros => return Ok(None),
@@ -132,9 +138,9 @@ fn padded(name: &'static str, x: &Tensor, weight: &Tensor, options: &ConvLayerOp
 
 macro_rules! convolutions {
     ($($name:ident $rank:literal $op:ident $shape:literal;)+) => {$(
-        #[doc = concat!("A convolution over ", $rank, " dimensions behind the channels: [`Tensor::", stringify!($op), "`].")]
+        #[doc = concat!("A ", $rank, "-dimensional convolution as a layer: [`Tensor::", stringify!($op), "`].")]
         ///
-        /// Weight and bias begin uniform in ±1/√inputs of an output, as in PyTorch.
+        /// Weight and bias are initialised uniformly in ±1/√fan_in, as in PyTorch.
         ///
         #[doc = concat!("```\nuse cotangent::{Tensor, nn::{", stringify!($name), ", Forward}};")]
         #[doc = concat!("let layer = ", stringify!($name), "::new(3, 4, 3)?;")]
@@ -153,17 +159,20 @@ macro_rules! convolutions {
 
         #[layer]
         impl $name {
-            /// From `in_channels` to `out_channels`, with windows of `kernel_size`: one number for all dimensions, or one
-            /// for each.
+            /// A convolution from `in_channels` to `out_channels`. `kernel_size` is one number for all spatial dimensions, or
+            /// one for each.
             ///
-            #[doc = concat!("```\nuse cotangent::nn::{", stringify!($name), ", ConvLayerOptions};")]
+            /// Weight and bias are initialised uniformly in ±1/√fan_in.
+            ///
+            /// ```
+            #[doc = concat!("use cotangent::nn::{", stringify!($name), ", ConvLayerOptions};")]
             #[doc = concat!("let layer = ", stringify!($name), "::new_with(3, 4, 3, ConvLayerOptions::new().bias(false))?;")]
             /// assert!(layer.bias.is_none());
             /// # Ok::<(), cotangent::Error>(())
             /// ```
             ///
             /// # Errors
-            /// If the channels do not make so many groups, the kernel has no elements, or memory runs out.
+            /// If `groups` does not divide the channels, a kernel size is 0, or memory runs out.
             pub fn new(
                 in_channels: usize,
                 out_channels: usize,
@@ -205,9 +214,9 @@ convolutions! {
 
 macro_rules! transposed {
     ($($name:ident $rank:literal $op:ident $shape:literal;)+) => {$(
-        #[doc = concat!("The transpose of a convolution over ", $rank, " dimensions behind the channels: [`Tensor::", stringify!($op), "`].")]
+        #[doc = concat!("A ", $rank, "-dimensional transposed convolution as a layer: [`Tensor::", stringify!($op), "`].")]
         ///
-        /// Weight and bias begin uniform, as in PyTorch.
+        /// Weight and bias are initialised uniformly, as in PyTorch.
         ///
         #[doc = concat!("```\nuse cotangent::{Tensor, nn::{", stringify!($name), ", Forward}};")]
         #[doc = concat!("let layer = ", stringify!($name), "::new(3, 4, 3)?;")]
@@ -226,17 +235,18 @@ macro_rules! transposed {
 
         #[layer]
         impl $name {
-            /// From `in_channels` to `out_channels`, with windows of `kernel_size`: one number for all dimensions, or one
-            /// for each.
+            /// A transposed convolution from `in_channels` to `out_channels`. `kernel_size` is one number for all spatial
+            /// dimensions, or one for each.
             ///
-            #[doc = concat!("```\nuse cotangent::nn::{", stringify!($name), ", ConvTransposeLayerOptions};")]
+            /// ```
+            #[doc = concat!("use cotangent::nn::{", stringify!($name), ", ConvTransposeLayerOptions};")]
             #[doc = concat!("let layer = ", stringify!($name), "::new_with(3, 4, 3, ConvTransposeLayerOptions::new().bias(false))?;")]
             /// assert!(layer.bias.is_none());
             /// # Ok::<(), cotangent::Error>(())
             /// ```
             ///
             /// # Errors
-            /// If the channels do not make so many groups, the kernel has no elements, or memory runs out.
+            /// If `groups` does not divide the channels, a kernel size is 0, or memory runs out.
             pub fn new(
                 in_channels: usize,
                 out_channels: usize,

@@ -1,7 +1,7 @@
-//! First values for parameters.
+//! Initial values for parameters.
 //!
-//! The functions make `f32` tensors that require no gradient yet. They draw from the generator in force: seed it with
-//! [`manual_seed`](crate::manual_seed), or use another one for a while with [`with_generator`](crate::with_generator).
+//! The functions return `f32` tensors that do not require gradients. They draw from the current generator: seed it with
+//! [`manual_seed`](crate::manual_seed), or replace it for a closure with [`with_generator`](crate::with_generator).
 //!
 //! ```
 //! use cotangent::nn::init::{self, Fan, Gain};
@@ -15,7 +15,7 @@ use crate::error::bail;
 use crate::{Result, Shape, Tensor};
 use cotangent_macros::named;
 
-/// Which side of a weight keeps its variance: the forward pass (`In`) or the backward pass (`Out`).
+/// Whether the variance is preserved in the forward pass (`In`) or in the backward pass (`Out`).
 ///
 /// ```
 /// use cotangent::nn::init::{self, Fan, Gain};
@@ -25,14 +25,15 @@ use cotangent_macros::named;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fan {
-    /// The number of inputs of an output.
+    /// The number of inputs of each output.
     #[default]
     In,
-    /// The number of outputs of an input.
+    /// The number of outputs of each input.
     Out,
 }
 
-/// The function that follows a weight; it says by how much the weight must be larger to make up for what it loses.
+/// The nonlinearity that follows a weight. It determines the recommended gain, which compensates for the variance that it
+/// removes.
 ///
 /// ```
 /// use cotangent::nn::init::Gain;
@@ -41,18 +42,18 @@ pub enum Fan {
 #[doc(alias = "calculate_gain")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gain {
-    /// None, or a sigmoid: 1.
+    /// No nonlinearity, or a sigmoid: 1.
     Linear,
     /// tanh: 5/3.
     Tanh,
     /// relu: √2.
     Relu,
-    /// A leaky relu of this slope: √(2 / (1 + slope²)).
+    /// leaky relu with this slope: √(2 / (1 + slope²)).
     LeakyRelu(f64),
 }
 
 impl Gain {
-    /// The factor.
+    /// The gain.
     ///
     /// ```
     /// use cotangent::nn::init::Gain;
@@ -68,7 +69,7 @@ impl Gain {
     }
 }
 
-/// One number everywhere.
+/// A tensor filled with `value`.
 ///
 /// ```
 /// use cotangent::nn::init;
@@ -84,7 +85,7 @@ pub fn constant(shape: impl Into<Shape>, value: f64) -> Result<Tensor> {
     Tensor::full(shape, value)
 }
 
-/// Evenly from `low` to `high`.
+/// Uniform from `low` to `high`.
 ///
 /// ```
 /// use cotangent::nn::init;
@@ -93,12 +94,12 @@ pub fn constant(shape: impl Into<Shape>, value: f64) -> Result<Tensor> {
 /// ```
 ///
 /// # Errors
-/// If there is no such range, or memory runs out.
+/// If `low` is above `high`, `high - low` is not finite, or memory runs out.
 #[doc(alias = "uniform_")]
 #[named]
 pub fn uniform(shape: impl Into<Shape>, low: f64, high: f64) -> Result<Tensor> {
     if !(low <= high && (high - low).is_finite()) {
-        bail!(Value, "uniform", "there is no range from {low} to {high}");
+        bail!(Value, "uniform", "low must be ≤ high and high - low finite, got low {low} and high {high}");
     }
     let mut tensor = Tensor::rand(shape)?;
     tensor.mul_(high - low)?;
@@ -106,7 +107,7 @@ pub fn uniform(shape: impl Into<Shape>, low: f64, high: f64) -> Result<Tensor> {
     Ok(tensor)
 }
 
-/// From a normal distribution.
+/// Normal with the given mean and standard deviation.
 ///
 /// ```
 /// use cotangent::nn::{Linear, init};
@@ -116,12 +117,12 @@ pub fn uniform(shape: impl Into<Shape>, low: f64, high: f64) -> Result<Tensor> {
 /// ```
 ///
 /// # Errors
-/// If `std` is negative or not a number, or memory runs out.
+/// If `std` is negative or NaN, or memory runs out.
 #[doc(alias = "normal_")]
 #[named]
 pub fn normal(shape: impl Into<Shape>, mean: f64, std: f64) -> Result<Tensor> {
     if std.is_nan() || std < 0.0 {
-        bail!(Value, "normal", "the standard deviation cannot be {std}");
+        bail!(Value, "normal", "std must be ≥ 0, got {std}");
     }
     let mut tensor = Tensor::randn(shape)?;
     tensor.mul_(std)?;
@@ -216,13 +217,13 @@ fn xavier_std(op: &'static str, shape: &Shape, gain: Gain) -> Result<f64> {
     Ok(gain.factor() * (2.0 / ((fan_in + fan_out).max(1) as f64)).sqrt())
 }
 
-/// Inputs of each output and outputs of each input, for a weight `[out, in, kernel…]`.
+/// Fan-in and fan-out of a weight `[out, in, kernel…]`.
 fn fans(op: &'static str, shape: &Shape) -> Result<(usize, usize)> {
     match &shape[..] {
         [outputs, inputs, kernel @ ..] => {
             let field: usize = kernel.iter().product();
             Ok((inputs * field, outputs * field))
         }
-        _ => bail!(Shape, op, "a weight of shape {shape:?} has no inputs and outputs: it needs two dimensions"),
+        _ => bail!(Shape, op, "shape must have at least 2 dimensions, got {shape:?}"),
     }
 }

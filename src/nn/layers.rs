@@ -1,14 +1,15 @@
-//! The layers that have parameters or a state.
+//! Linear layers, embeddings, layer norm and dropout.
 
 use super::init::{self, Fan, Gain};
 use super::{Forward, Module, Parameter, Training, layer};
 use crate::error::{bail, named};
+use crate::options::EmbeddingOptions;
 use crate::options::options;
-use crate::{EmbeddingOptions, Result, Shape, Tensor};
+use crate::{Result, Shape, Tensor};
 
-/// `x Wᵀ + b`, over the last dimension.
+/// A linear layer: `x Wᵀ + b` over the last dimension.
 ///
-/// The weight begins uniform in ±1/√inputs, the bias too, as in PyTorch.
+/// Weight and bias are initialised uniformly in ±1/√in_features, as in PyTorch.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, Linear}};
@@ -17,14 +18,14 @@ use crate::{EmbeddingOptions, Result, Shape, Tensor};
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
-/// There is no lazy form: [sizes that follow from others](crate::nn#sizes-that-follow-from-others) says how to find the number
-/// of inputs.
+/// There is no lazy form. [Sizes that follow from others](crate::nn#sizes-that-follow-from-others) shows how to find
+/// `in_features`.
 #[doc(alias = "LazyLinear")]
 #[derive(Debug, Module)]
 pub struct Linear {
-    /// Of shape `[outputs, inputs]`.
+    /// Of shape `[out_features, in_features]`.
     pub weight: Parameter,
-    /// Of shape `[outputs]`.
+    /// Of shape `[out_features]`.
     pub bias: Option<Parameter>,
 }
 
@@ -37,14 +38,16 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LinearOptions {
-        /// Whether there is a bias.
+        /// Whether to add a learned bias.
         bias: bool = true,
     }
 }
 
 #[layer]
 impl Linear {
-    /// A layer from `in_features` to `out_features` numbers, with a bias unless the options say otherwise.
+    /// A linear layer, `x Wᵀ + b`, from `in_features` to `out_features`.
+    ///
+    /// Weight and bias are initialised uniformly in ±1/√in_features.
     ///
     /// ```
     /// use cotangent::nn::{Linear, LinearOptions};
@@ -77,9 +80,9 @@ impl Forward for Linear {
     }
 }
 
-/// A table of vectors, looked up by integers.
+/// A table of vectors, looked up by index.
 ///
-/// It begins with standard normal numbers, as in PyTorch.
+/// The weight is initialised from the standard normal distribution, as in PyTorch.
 ///
 /// ```
 /// use cotangent::{nn::{Embedding, Forward}, tensor};
@@ -91,15 +94,17 @@ impl Forward for Linear {
 pub struct Embedding {
     /// Of shape `[num_embeddings, embedding_dim]`.
     pub weight: Parameter,
-    /// A row that gets no gradient, and begins at zeros.
+    /// The row that gets no gradient and is initialised to zeros.
     pub padding_idx: Option<i64>,
-    /// Whether the gradient of a row is divided by how often it was looked up.
+    /// Whether the gradient of a row is divided by the number of times it was looked up.
     pub scale_grad_by_freq: bool,
 }
 
 #[layer]
 impl Embedding {
-    /// A table of `num_embeddings` vectors of `embedding_dim` numbers.
+    /// An embedding: a table of `num_embeddings` vectors of size `embedding_dim`, looked up by index.
+    ///
+    /// The weight is initialised from the standard normal distribution.
     ///
     /// ```
     /// use cotangent::{nn::{Embedding, Forward}, tensor};
@@ -109,7 +114,7 @@ impl Embedding {
     /// ```
     ///
     /// # Errors
-    /// If memory runs out, or there is no row `padding_idx`.
+    /// If `padding_idx` is out of range, or memory runs out.
     pub fn new(num_embeddings: usize, embedding_dim: usize, options: impl Into<EmbeddingOptions>) -> Result<Embedding> {
         let EmbeddingOptions { padding_idx, scale_grad_by_freq } = options;
         let mut table = init::normal([num_embeddings, embedding_dim], 0.0, 1.0)?;
@@ -122,7 +127,7 @@ impl Embedding {
 }
 
 impl Embedding {
-    /// A table that is there already.
+    /// An embedding with this weight.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{Embedding, Parameter}};
@@ -153,11 +158,11 @@ impl Forward for Embedding {
 /// ```
 #[derive(Debug, Module)]
 pub struct LayerNorm {
-    /// The factors, which begin at 1; of the normalised shape.
+    /// The scale, initialised to 1, of shape `normalized_shape`.
     pub weight: Option<Parameter>,
-    /// The shifts, which begin at 0; of the normalised shape.
+    /// The shift, initialised to 0, of shape `normalized_shape`.
     pub bias: Option<Parameter>,
-    /// Added to the variance: 1e-5 unless set.
+    /// Added to the variance; 1e-5 by default.
     pub eps: f64,
     shape: Shape,
 }
@@ -166,35 +171,36 @@ options! {
     /// The options of [`LayerNorm::new_with`](crate::nn::LayerNorm::new_with).
     ///
     /// ```
-    /// use cotangent::nn::{LayerNorm, LayerNormOptions};
-    /// let layer = LayerNorm::new_with([4, 8], LayerNormOptions::new().eps(1e-6).bias(false))?;
+    /// use cotangent::nn::{LayerNorm, LayerNormLayerOptions};
+    /// let layer = LayerNorm::new_with([4, 8], LayerNormLayerOptions::new().eps(1e-6).bias(false))?;
     /// assert!(layer.weight.is_some() && layer.bias.is_none());
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    pub struct LayerNormOptions {
+    pub struct LayerNormLayerOptions {
         /// Added to the variance.
         eps: f64 = 1e-5,
-        /// Whether there are factors and shifts.
+        /// Whether to learn a scale and a shift.
         elementwise_affine: bool = true,
-        /// Whether there are shifts, if there are factors.
+        /// Whether to learn a shift, where there is a scale.
         bias: bool = true,
     }
 }
 
 #[layer]
 impl LayerNorm {
-    /// Over the last dimensions, which have this shape.
+    /// Normalises the last dimensions, of shape `normalized_shape`, to mean 0 and variance 1, then scales and shifts each
+    /// element.
     ///
     /// ```
-    /// use cotangent::nn::{LayerNorm, LayerNormOptions, Module};
-    /// let layer = LayerNorm::new_with(8, LayerNormOptions::new().elementwise_affine(false))?;
+    /// use cotangent::nn::{LayerNorm, LayerNormLayerOptions, Module};
+    /// let layer = LayerNorm::new_with(8, LayerNormLayerOptions::new().elementwise_affine(false))?;
     /// assert_eq!(layer.num_parameters(), 0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    pub fn new(normalized_shape: impl Into<Shape>, options: impl Into<LayerNormOptions>) -> Result<LayerNorm> {
+    pub fn new(normalized_shape: impl Into<Shape>, options: impl Into<LayerNormLayerOptions>) -> Result<LayerNorm> {
         let weight = || Parameter::new(Tensor::ones(&normalized_shape)?);
         let bias = || Parameter::new(Tensor::zeros(&normalized_shape)?);
         Ok(LayerNorm {
@@ -209,12 +215,12 @@ impl LayerNorm {
 impl Forward for LayerNorm {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let affine = crate::LayerNormOptions::new().weight(self.weight.as_deref()).bias(self.bias.as_deref());
+        let affine = crate::options::LayerNormOptions::new().weight(self.weight.as_deref()).bias(self.bias.as_deref());
         x.layer_norm_with(&self.shape, affine.eps(self.eps))
     }
 }
 
-/// In training, sets elements to zero at random and scales the others up, so that the mean stays.
+/// In training, sets elements to zero with probability `p` and scales the others by `1 / (1 - p)`. The identity in evaluation.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Dropout, Forward, Module}};
@@ -233,7 +239,8 @@ pub struct Dropout {
 
 #[layer]
 impl Dropout {
-    /// Drops each element with probability `p`.
+    /// In training, sets elements to zero with probability `p` and scales the others by `1 / (1 - p)`. The identity in
+    /// evaluation.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{Dropout, Forward, Module}};
@@ -244,10 +251,10 @@ impl Dropout {
     /// ```
     ///
     /// # Errors
-    /// If `p` is not a probability.
+    /// If `p` is not in [0, 1].
     pub fn new(#[default(0.5)] p: f64) -> Result<Dropout> {
         if !(0.0..=1.0).contains(&p) {
-            bail!(Value, "Dropout", "{p} is not a probability");
+            bail!(Value, "Dropout", "dropout probability p must be in [0, 1], got {p}");
         }
         Ok(Dropout { p, training: Training::default() })
     }

@@ -1,4 +1,4 @@
-//! The layers as data, for tables and other languages.
+//! The list of layers, for tables and bindings to other languages.
 
 use super::Layer;
 use crate::ops::{Arg, Param, ParamSpec, bind};
@@ -38,7 +38,7 @@ impl LayerEntry {
         self.params.iter().flat_map(ParamSpec::params)
     }
 
-    /// A new layer, from arguments by position and by name; defaults fill the rest.
+    /// Creates the layer from arguments by position and by name. Missing ones take their defaults.
     ///
     /// ```
     /// use cotangent::{Tensor, nn, ops::Arg};
@@ -49,7 +49,7 @@ impl LayerEntry {
     /// ```
     ///
     /// # Errors
-    /// As those of `new`; also if the arguments do not fit its parameters.
+    /// As `new`; also if the arguments do not fit its parameters.
     #[track_caller]
     pub fn build(&self, positional: &[Arg], named: &[(&str, Arg)]) -> Result<Box<dyn Layer>> {
         let params: Vec<&Param> = self.params().collect();

@@ -1,4 +1,4 @@
-//! Linear layers that can carry an adapter of low rank.
+//! Linear layers with an optional low-rank adapter (LoRA).
 #![forbid(unsafe_code)]
 
 use super::init::{self, Fan, Gain};
@@ -6,12 +6,12 @@ use super::{Dropout, Forward, Module, Parameter, Part, PartMut, Ties, Visit, Vis
 use crate::error::{bail, named};
 use crate::{Result, Tensor};
 
-/// A linear layer that can carry an adapter of low rank (LoRA, Hu et al. 2021): beside the frozen weight `W` it learns two small
-/// matrices, and gives `x Wᵀ + b + scale · dropout(x) Aᵀ Bᵀ`.
+/// A linear layer with an optional low-rank adapter (LoRA, Hu et al. 2021). The weight `W` is frozen, two small matrices `A` and
+/// `B` are trained, and the output is `x Wᵀ + b + scale · dropout(x) Aᵀ Bᵀ`.
 ///
 /// Without an adapter it is a [`Linear`](super::Linear) layer. The adapter's parameters are called `lora_A.weight`, of shape
-/// `[rank, inputs]`, and `lora_B.weight`, of shape `[outputs, rank]`, as in PEFT. `A` begins as the weight of a linear layer does,
-/// `B` with zeros, so that the layer's values change with training alone.
+/// `[rank, inputs]`, and `lora_B.weight`, of shape `[outputs, rank]`, as in PEFT. `A` is initialised as the weight of a linear
+/// layer and `B` to zeros, so that a new adapter does not change the output.
 ///
 /// ```
 /// use cotangent::nn::{Forward, Linear, LoraLinear, Module};
@@ -31,7 +31,7 @@ use crate::{Result, Tensor};
 /// ```
 #[derive(Debug)]
 pub struct LoraLinear {
-    /// Of shape `[outputs, inputs]`, or the other way round where the layer was made so.
+    /// Of shape `[outputs, inputs]`, or `[inputs, outputs]` in the layers of GPT-2.
     pub weight: Parameter,
     /// Of shape `[outputs]`.
     pub bias: Option<Parameter>,
@@ -52,7 +52,7 @@ const ATTACH: &str = "LoraLinear::attach";
 const MERGE: &str = "LoraLinear::merge";
 
 impl LoraLinear {
-    /// The layer with the parameters of another, and no adapter yet.
+    /// A layer with the parameters of `layer` and no adapter.
     pub fn from_linear(layer: super::Linear) -> LoraLinear {
         LoraLinear { weight: layer.weight, bias: layer.bias, transposed: false, adapter: None }
     }
@@ -70,11 +70,12 @@ impl LoraLinear {
         }
     }
 
-    /// Freezes the layer and gives it an adapter, whose part of the result is `alpha / rank` times `dropout(x) Aᵀ Bᵀ`. It has the
+    /// Freezes weight and bias, and attaches an adapter, which adds `alpha / rank · dropout(x) Aᵀ Bᵀ` to the output. It has the
     /// dtype and the device of the weight.
     ///
     /// # Errors
-    /// If there is an adapter already, the rank is 0, or `alpha` or `dropout` is out of its domain; nothing is changed then.
+    /// If there is already an adapter, `rank` is 0, `alpha` is not finite, or `dropout` is not in [0, 1]; nothing is changed
+    /// then.
     #[track_caller]
     pub fn attach(&mut self, rank: usize, alpha: f64, dropout: f64) -> Result<()> {
         named(ATTACH, self.attach_new(rank, alpha, dropout))
@@ -82,10 +83,10 @@ impl LoraLinear {
 
     fn attach_new(&mut self, rank: usize, alpha: f64, dropout: f64) -> Result<()> {
         if self.adapter.is_some() {
-            bail!(Value, ATTACH, "there is an adapter already: merge it first");
+            bail!(Value, ATTACH, "the layer already has an adapter: call merge() first");
         }
         if rank == 0 || !alpha.is_finite() {
-            bail!(Value, ATTACH, "rank {rank} and alpha {alpha}: the rank must be at least 1, alpha a number");
+            bail!(Value, ATTACH, "rank must be ≥ 1 and alpha finite, got rank {rank} and alpha {alpha}");
         }
         let (inputs, outputs) = self.features();
         let like = (self.weight.dtype(), self.weight.device());
@@ -115,8 +116,8 @@ impl LoraLinear {
         self.adapter.as_mut().map(|adapter| (&mut adapter.a, &mut adapter.b))
     }
 
-    /// Adds the adapter to the weight and takes it away: the same values at the cost of a linear layer. Weight and bias are
-    /// trained again. Without an adapter nothing happens.
+    /// Adds the adapter's product to the weight and removes the adapter: the outputs stay, at the cost of a linear layer. Weight
+    /// and bias require gradients again. Does nothing without an adapter.
     ///
     /// # Errors
     /// If memory runs out; nothing is changed then.

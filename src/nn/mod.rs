@@ -1,7 +1,7 @@
 //! Modules: networks as structs whose parameters have names.
 //!
-//! A network is a struct with `#[derive(`[`Module`]`)]`. Its weights are [`Parameter`]s, what it keeps besides are
-//! [`Buffer`]s; the derive macro lets them be listed by PyTorch's names, saved, loaded, counted and updated.
+//! A network is a struct with `#[derive(`[`Module`]`)]`. Its weights are [`Parameter`]s, its other state [`Buffer`]s. The
+//! derive macro lists, saves, loads, counts and updates them under PyTorch's names.
 //!
 //! ```
 //! use cotangent::nn::{Forward, Linear, Module, ReLU, Sequential};
@@ -24,11 +24,11 @@
 //! ```
 //!
 //! # Modules in modules
-//! A field can be a container, and the names are those that PyTorch's containers give:
+//! A field can be a container. The names are those of PyTorch's containers:
 //!
 //! | PyTorch | here |
 //! | --- | --- |
-//! | `ModuleList` | `Vec<M>`, or `[M; N]`; of different layers `Vec<Box<dyn Layer>>` |
+//! | `ModuleList` | `Vec<M>` or `[M; N]`; for layers of different types `Vec<Box<dyn Layer>>` |
 //! | `ModuleDict` | `BTreeMap<String, M>`, or a struct with a field for each |
 //! | `ParameterList`, `ParameterDict` | `Vec<Parameter>`, `BTreeMap<String, Parameter>` |
 //! | `None`, or a module | `Option<M>` |
@@ -57,9 +57,8 @@
 //! ```
 //!
 //! # Sizes that follow from others
-//! A layer has its parameters from the beginning: it is a value that a call does not change, and an optimiser and a file see
-//! the same parameters before the first call as after it. So there are no lazy layers. Where a size follows from the layers
-//! before, one call tells it:
+//! There are no lazy layers: a layer creates its parameters when it is made, so an optimiser and a file see the same
+//! parameters before the first call as after it. To find a size that follows from the layers before, run them once:
 //!
 //! ```
 //! use cotangent::nn::{Conv2d, Flatten, Forward, Linear, MaxPool2d, ReLU, Sequential};
@@ -105,19 +104,19 @@ pub use conv::{
 };
 pub use cotangent_macros::Module;
 pub(crate) use cotangent_macros::layer;
-pub use layers::{Dropout, Embedding, LayerNorm, LayerNormOptions, Linear, LinearOptions};
+pub use layers::{Dropout, Embedding, LayerNorm, LayerNormLayerOptions, Linear, LinearOptions};
 pub use list::{LayerEntry, list};
 pub use lora::LoraLinear;
 pub use module::{Module, Training};
 pub use multihead::{AttendOptions, MultiheadAttention, MultiheadAttentionOptions};
 pub use nonlinear::{
     CELU, GLU, GluOptions, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LogSigmoid, Mish, PReLU, PReluOptions, RReLU,
-    RReluOptions, ReLU6, SELU, Softmax2d, Softmin, Softshrink, Softsign, Tanhshrink, Threshold,
+    RReluLayerOptions, ReLU6, SELU, Softmax2d, Softmin, Softshrink, Softsign, Tanhshrink, Threshold,
 };
 pub(crate) use norm::with_cumulative_statistics;
 pub use norm::{
-    BatchNorm1d, BatchNorm2d, BatchNorm3d, BatchNormOptions, GroupNorm, GroupNormOptions, InstanceNorm1d,
-    InstanceNorm2d, InstanceNorm3d, InstanceNormOptions, LocalResponseNorm, RMSNorm, RmsNormOptions,
+    BatchNorm1d, BatchNorm2d, BatchNorm3d, BatchNormLayerOptions, GroupNorm, GroupNormLayerOptions, InstanceNorm1d,
+    InstanceNorm2d, InstanceNorm3d, InstanceNormLayerOptions, LocalResponseNorm, RMSNorm, RmsNormLayerOptions,
 };
 pub use parameter::{Buffer, Parameter};
 pub use parametrize::{SpectralNorm, SpectralNormOptions, WeightNorm, WeightNormOptions, WeightedLayer};
@@ -129,7 +128,7 @@ pub use recurrent::{GRU, GRUOptions, LSTM, LSTMOptions, RNN, RNNOptions, RnnNonl
 pub use sequential::{Lambda, Layer, Sequential};
 pub use shapes::{
     AlphaDropout, Bilinear, BilinearOptions, ChannelShuffle, Dropout1d, Dropout2d, Dropout3d, EmbeddingBag,
-    EmbeddingBagOptions, FeatureAlphaDropout, PixelShuffle, PixelUnshuffle, Unflatten, Upsample, UpsampleOptions,
+    EmbeddingBagLayerOptions, FeatureAlphaDropout, PixelShuffle, PixelUnshuffle, Unflatten, Upsample, UpsampleOptions,
 };
 pub use state::{LoadReport, load, save};
 pub use tied::ParameterMut;
@@ -141,7 +140,7 @@ pub use visit::{Part, PartMut, Ties, Visit, Visitor};
 
 use crate::{Result, Tensor};
 
-/// A module with one tensor in and one out.
+/// A module that maps one tensor to one tensor.
 ///
 /// ```
 /// use cotangent::nn::{Forward, Linear, Module};
@@ -165,10 +164,10 @@ use crate::{Result, Tensor};
 /// ```
 #[doc(alias = "__call__")]
 pub trait Forward {
-    /// What comes out for `x`.
+    /// Computes the output for `x`.
     ///
     /// # Errors
-    /// If `x` does not fit.
+    /// If the shape or dtype of `x` does not fit the module.
     fn forward(&self, x: &Tensor) -> Result<Tensor>;
 }
 
@@ -196,9 +195,9 @@ pub mod private {
         }
     }
 
-    /// All other fields: the compiler comes here if the first trait does not apply.
+    /// All other fields: method resolution reaches this trait if the first does not apply.
     pub trait NotCloned<T> {
-        /// Nothing.
+        /// Returns an error.
         ///
         /// # Errors
         /// Always: the field cannot be cloned.
@@ -207,7 +206,7 @@ pub mod private {
 
     impl<T> NotCloned<T> for &Field<'_, T> {
         fn cloned(&self, module: &str, name: &str) -> Result<T> {
-            bail!(Value, "deep_clone", "the field {name} of {module} is not `Clone`")
+            bail!(Value, "deep_clone", "field {name} of {module} must implement Clone")
         }
     }
 }

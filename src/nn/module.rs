@@ -1,4 +1,4 @@
-//! Everything that follows from being able to visit the parts of a module.
+//! The `Module` trait: all that can be done by visiting the parts of a module.
 
 use super::parameter::{Buffer, Parameter};
 use super::state;
@@ -10,21 +10,21 @@ use crate::io::StateDict;
 use crate::{DType, Device, Result, Tensor};
 use std::collections::{HashMap, HashSet};
 
-/// A part of a network: parameters, buffers and smaller modules, each under a name.
+/// A part of a network, with named parameters, buffers and submodules.
 ///
-/// It is derived, for structs and enums. A field holds
+/// Derive it for structs and enums. A field holds
 /// - a [`Parameter`], a [`Buffer`], a module, or an `Option`, `Box`, `Vec`, array or `BTreeMap<String, _>` of these;
-/// - plain data, which is not part of the state: numbers, strings, shapes and `Option`s, `Vec`s, arrays and tuples of
-///   them need no mark, anything else `#[module(skip)]`, also a tensor that is a constant.
+/// - plain data, which is not part of the state. Numbers, strings, shapes, and `Option`s, `Vec`s, arrays and tuples of
+///   them need no attribute; anything else, also a constant tensor, needs `#[module(skip)]`.
 ///
 /// The names are PyTorch's: fields joined by dots, with positions in a `Vec`: `blocks.0.fc1.weight`. A field can have
 /// another name: `#[module(rename = "self_attn")]`. An enum's variant with one unnamed field is that field.
 ///
-/// What a module computes is not part of this trait, as it may take several inputs: write a method `forward`, or
-/// implement [`Forward`](super::Forward) so that it fits into a [`Sequential`](super::Sequential).
+/// The forward pass is not part of this trait, as it may take several inputs: write a method `forward`, or implement
+/// [`Forward`](super::Forward) to use the module in a [`Sequential`](super::Sequential).
 ///
-/// Modules are not `Clone`, since a parameter is not: what is tied would come apart. A copy that is trained by itself is
-/// [`deep_clone`](Self::deep_clone), one of the values [`state_dict`](Self::state_dict).
+/// Modules are not `Clone`, because a clone would separate tied parameters. [`deep_clone`](Self::deep_clone) copies a module,
+/// [`state_dict`](Self::state_dict) its values.
 ///
 /// ```
 /// use cotangent::nn::{Forward, Linear, Module};
@@ -49,7 +49,7 @@ use std::collections::{HashMap, HashSet};
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
-/// A tensor in a field is an error of compilation: it is a parameter, a buffer, or a constant to be skipped.
+/// A plain tensor in a field does not compile: make it a parameter or a buffer, or mark a constant `#[module(skip)]`.
 ///
 /// ```compile_fail
 /// use cotangent::{Tensor, nn::Module};
@@ -64,8 +64,8 @@ use std::collections::{HashMap, HashSet};
 #[doc(alias = "ParameterDict")]
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a module", note = "modules are made by `#[derive(Module)]`")]
 pub trait Module: Visit {
-    /// A copy with parameters and buffers of its own, trained by itself. Parameters that are tied in the module are tied in
-    /// the copy; gradients and hooks are not copied.
+    /// A copy with its own parameters and buffers. Parameters that are tied in the module are tied in the copy. Gradients
+    /// and hooks are not copied.
     ///
     /// ```
     /// use cotangent::nn::{Linear, Module};
@@ -88,8 +88,8 @@ pub trait Module: Visit {
         named("deep_clone", self.deep_clone_in(&mut Ties::default()))
     }
 
-    /// The parameters with their names, in the order of the fields. One that is reached under several names is listed
-    /// once, under the first.
+    /// The parameters with their names, in the order of the fields. A parameter with several names is listed once, under
+    /// the first.
     ///
     /// ```
     /// use cotangent::nn::{Linear, Module};
@@ -122,7 +122,7 @@ pub trait Module: Visit {
         self.named_parameters().into_iter().map(|(_, parameter)| parameter).collect()
     }
 
-    /// The parameters, each once, to be changed: places that are tied to one get its values when it is dropped.
+    /// The parameters, each once, to be changed. Handles that are tied to one get its values when the [`ParameterMut`] is dropped.
     ///
     /// ```
     /// use cotangent::nn::{Linear, Module};
@@ -170,7 +170,7 @@ pub trait Module: Visit {
         self.parameters().iter().map(|parameter| parameter.numel()).sum()
     }
 
-    /// Takes the gradients of all parameters away.
+    /// Removes the gradients of all parameters.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{Forward, Linear, Module}};
@@ -189,7 +189,7 @@ pub trait Module: Visit {
         }));
     }
 
-    /// Puts the module and all modules in it into training, in which dropout drops.
+    /// Sets the module and all its submodules to training mode.
     ///
     /// ```
     /// use cotangent::nn::{Dropout, Module};
@@ -203,7 +203,7 @@ pub trait Module: Visit {
         set_training(self, true);
     }
 
-    /// Puts the module and all modules in it into evaluation, in which dropout does nothing.
+    /// Sets the module and all its submodules to evaluation mode, in which dropout is the identity.
     ///
     /// ```
     /// use cotangent::nn::{Dropout, Module};
@@ -216,7 +216,7 @@ pub trait Module: Visit {
         set_training(self, false);
     }
 
-    /// Whether a part of the module is in training.
+    /// Whether any part of the module is in training mode.
     ///
     /// ```
     /// use cotangent::nn::{Dropout, Module};
@@ -230,8 +230,8 @@ pub trait Module: Visit {
         any
     }
 
-    /// The values of all parameters and buffers under their names, apart from the graph. A parameter with several names
-    /// appears under each of them, as in PyTorch. The bytes are shared until one side changes them.
+    /// The values of all parameters and buffers by name, detached from the graph. A parameter with several names appears
+    /// under each of them, as in PyTorch. The memory is shared until one side changes it.
     ///
     /// ```
     /// use cotangent::nn::{Linear, Module};
@@ -249,7 +249,7 @@ pub trait Module: Visit {
         dict
     }
 
-    /// Takes over the values of all parameters and buffers. Parameters stay the ones they are.
+    /// Loads the values of all parameters and buffers. The parameters keep their identity, gradients and hooks.
     ///
     /// ```
     /// use cotangent::nn::{Linear, Module};
@@ -268,8 +268,8 @@ pub trait Module: Visit {
         named("load_state_dict", state::take_over(self, dict, state::RequiredNames::Exact).map(drop))
     }
 
-    /// Takes over the values of those parameters and buffers that the dictionary has, and says which names were found
-    /// on one side only.
+    /// Loads the values of those parameters and buffers that the dictionary has, and reports the names that were found on
+    /// one side only.
     ///
     /// ```
     /// use cotangent::nn::{Linear, LinearOptions, Module};
@@ -280,14 +280,14 @@ pub trait Module: Visit {
     /// ```
     ///
     /// # Errors
-    /// If no name fits, or a shape or dtype differs; nothing is changed then.
+    /// If no name matches, or a shape or dtype differs; nothing is changed then.
     #[doc(alias = "strict")]
     #[track_caller]
     fn load_matching(&mut self, dict: &StateDict) -> Result<state::LoadReport> {
         named("load_matching", state::take_over(self, dict, state::RequiredNames::Common))
     }
 
-    /// Lets all parameters be trained, or freezes them, as [`Parameter::set_requires_grad`] does.
+    /// Makes all parameters trainable, or freezes them, as [`Parameter::set_requires_grad`] does.
     ///
     /// ```
     /// use cotangent::nn::{Linear, Module};
@@ -305,7 +305,7 @@ pub trait Module: Visit {
         named("requires_grad_", self.parameters_mut().into_iter().try_for_each(set))
     }
 
-    /// Casts all parameters and buffers of floating point. Gradients are dropped.
+    /// Casts all floating-point parameters and buffers. Gradients are dropped.
     ///
     /// ```
     /// use cotangent::{DType, nn::{Linear, Module}};
@@ -316,7 +316,7 @@ pub trait Module: Visit {
     /// ```
     ///
     /// # Errors
-    /// If the dtype is not of floating point, or memory runs out; nothing is changed then.
+    /// If the dtype is not floating point, or memory runs out; nothing is changed then.
     #[doc(alias = "to")]
     #[doc(alias = "float")]
     #[doc(alias = "double")]
@@ -325,7 +325,7 @@ pub trait Module: Visit {
     #[track_caller]
     fn to_dtype(&mut self, dtype: DType) -> Result<()> {
         if !dtype.is_float() {
-            let refused = crate::error::err!(DType, "to_dtype", "parameters are of floating point, not {dtype}");
+            let refused = crate::error::err!(DType, "to_dtype", "dtype must be floating point, got {dtype}");
             return named("to_dtype", Err(refused));
         }
         let cast =
@@ -374,8 +374,8 @@ fn set_training<M: Module + ?Sized>(module: &mut M, training: bool) {
     }));
 }
 
-/// Puts other values in the places of all parameters and buffers. One parameter under several names stays one. All values
-/// are made before the first is put in place.
+/// Replaces the values of all parameters and buffers. A parameter with several names stays one. All new values are computed
+/// before the first is stored.
 fn replace<M: Module + ?Sized>(
     op: &'static str,
     module: &mut M,
@@ -400,7 +400,7 @@ fn replace<M: Module + ?Sized>(
     module.visit_mut(&mut Visitor::new(&mut |name, part| match part {
         PartMut::Param(parameter) => {
             if let Some(new) = parameters.get(&parameter.id()) {
-                // Graphs made with the old one would lose their gradients: they say so instead.
+                // Graphs made with the old one would lose their gradients: backward through them is now an error.
                 parameter.retire();
                 *parameter = new.tie();
             }
@@ -415,8 +415,8 @@ fn replace<M: Module + ?Sized>(
     Ok(())
 }
 
-/// A flag that [`train`](Module::train) and [`eval`](Module::eval) set; it begins in training. The field of a module that
-/// behaves differently in training.
+/// The training flag of a module, which [`train`](Module::train) and [`eval`](Module::eval) set. It starts in training mode. A
+/// module that behaves differently in training has a field of this type.
 ///
 /// ```
 /// use cotangent::nn::{Forward, Module, Training};
@@ -444,7 +444,7 @@ fn replace<M: Module + ?Sized>(
 pub struct Training(bool);
 
 impl Training {
-    /// Whether the module is in training.
+    /// Whether the module is in training mode.
     ///
     /// ```
     /// use cotangent::nn::Training;

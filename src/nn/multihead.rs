@@ -1,10 +1,11 @@
-//! Attention with several heads and weights of its own.
+//! Multi-head attention.
 
 use super::init::Gain;
 use super::{Forward, Linear, LinearOptions, Module, Parameter, Training, init, layer};
 use crate::error::{bail, named};
+use crate::options::AttentionOptions;
 use crate::options::options;
-use crate::{AttentionOptions, DType, Result, Tensor, keepdim};
+use crate::{DType, Result, Tensor, keepdim};
 
 options! {
     /// The options of [`MultiheadAttention::new_with`].
@@ -15,17 +16,17 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct MultiheadAttentionOptions {
-        /// The probability with which a weight is dropped in training.
+        /// The dropout probability of the attention weights in training.
         dropout: f64 = 0.0,
-        /// Whether there are biases.
+        /// Whether the projections have biases.
         bias: bool = true,
-        /// Whether a key and a value that are learned are added to those of each sequence.
+        /// Whether to append a learned key and value to each sequence.
         add_bias_kv: bool = false,
-        /// Whether a key and a value of zeros are added to those of each sequence.
+        /// Whether to append a key and a value of zeros to each sequence.
         add_zero_attn: bool = false,
-        /// The size of a key before it is projected; by default `embed_dim`.
+        /// The size of the keys before the projection; by default `embed_dim`.
         kdim: Option<usize> = None,
-        /// The size of a value before it is projected; by default `embed_dim`.
+        /// The size of the values before the projection; by default `embed_dim`.
         vdim: Option<usize> = None,
         /// Whether inputs and outputs are `[batch, steps, size]` rather than `[steps, batch, size]`.
         batch_first: bool = false,
@@ -33,8 +34,8 @@ options! {
 }
 
 options! {
-    /// The options of [`MultiheadAttention::attend_with`]. Masks are as in PyTorch's layer: bools are **true where a key is not
-    /// seen**, the opposite of [`Tensor::scaled_dot_product_attention`]; floats are added to the scores.
+    /// The options of [`MultiheadAttention::attend_with`]. Masks are as in PyTorch's layer: boolean masks are **true where a key is
+    /// not attended to**, the opposite of [`Tensor::scaled_dot_product_attention`]; float masks are added to the scores.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{AttendOptions, MultiheadAttention}};
@@ -46,21 +47,21 @@ options! {
     pub struct AttendOptions<'a> {
         /// Which keys are padding: `[batch, keys]`, or `[keys]` without a batch.
         key_padding_mask: Option<&'a Tensor> = None,
-        /// What each query does not see: `[queries, keys]` for all, or `[batch · heads, queries, keys]`.
+        /// Which keys each query does not attend to: `[queries, keys]` for all heads, or `[batch · heads, queries, keys]`.
         attn_mask: Option<&'a Tensor> = None,
-        /// Whether a query sees the keys up to its own place alone.
+        /// Whether each query attends only to the keys up to its own position.
         is_causal: bool = false,
-        /// Whether the weights are given, too. They are stored then, which takes memory.
+        /// Whether to return the attention weights, too. They are then stored, which takes memory.
         need_weights: bool = false,
-        /// Whether the weights that are given are the means over the heads.
+        /// Whether to average the returned weights over the heads.
         average_attn_weights: bool = true,
     }
 }
 
-/// Attention with several heads: queries, keys and values are projected, each head attends with its share of their numbers,
-/// and the results are projected again.
+/// Multi-head attention: queries, keys and values are projected, each head attends with its part of the features, and the
+/// concatenated results are projected again.
 ///
-/// The projections begin as in PyTorch: uniform by Xavier's rule, biases with zeros.
+/// Weights are initialised as in PyTorch: the input projections by Xavier's uniform rule, biases to zeros.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, MultiheadAttention}};
@@ -70,7 +71,7 @@ options! {
 /// ```
 #[derive(Debug, Module)]
 pub struct MultiheadAttention {
-    /// The projections of queries, keys and values, one after the other, if all have the same size.
+    /// The stacked projections of queries, keys and values, if all have the same size.
     pub in_proj_weight: Option<Parameter>,
     /// The projection of queries, if the sizes differ.
     pub q_proj_weight: Option<Parameter>,
@@ -80,11 +81,11 @@ pub struct MultiheadAttention {
     pub v_proj_weight: Option<Parameter>,
     /// The biases of the three projections.
     pub in_proj_bias: Option<Parameter>,
-    /// A key that is added to those of each sequence.
+    /// The learned key that is appended to each sequence.
     pub bias_k: Option<Parameter>,
-    /// A value that is added to those of each sequence.
+    /// The learned value that is appended to each sequence.
     pub bias_v: Option<Parameter>,
-    /// The projection of the results.
+    /// The output projection.
     pub out_proj: Linear,
     num_heads: usize,
     dropout: f64,
@@ -97,7 +98,8 @@ const NAME: &str = "MultiheadAttention";
 
 #[layer]
 impl MultiheadAttention {
-    /// Attention of vectors of `embed_dim` numbers with `num_heads` heads.
+    /// Multi-head attention over vectors of size `embed_dim`, with `num_heads` heads. Queries, keys and values are projected, each
+    /// head attends with its part of the features, and the concatenated results are projected again.
     ///
     /// ```
     /// use cotangent::nn::{Module, MultiheadAttention};
@@ -106,7 +108,7 @@ impl MultiheadAttention {
     /// ```
     ///
     /// # Errors
-    /// If `embed_dim` is no multiple of `num_heads`, or `dropout` is not a probability.
+    /// If `embed_dim` is not a positive multiple of `num_heads`, or `dropout` is not in [0, 1].
     pub fn new(
         embed_dim: usize,
         num_heads: usize,
@@ -114,10 +116,14 @@ impl MultiheadAttention {
     ) -> Result<MultiheadAttention> {
         let MultiheadAttentionOptions { dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first } = options;
         if num_heads == 0 || embed_dim == 0 || !embed_dim.is_multiple_of(num_heads) {
-            bail!(Value, NAME, "embed_dim {embed_dim} is no multiple of num_heads {num_heads}");
+            bail!(
+                Value,
+                NAME,
+                "embed_dim must be a positive multiple of num_heads, got embed_dim {embed_dim} and num_heads {num_heads}"
+            );
         }
         if !(0.0..=1.0).contains(&dropout) {
-            bail!(Value, NAME, "{dropout} is not a probability");
+            bail!(Value, NAME, "dropout must be in [0, 1], got {dropout}");
         }
         let (kdim, vdim) = (kdim.unwrap_or(embed_dim), vdim.unwrap_or(embed_dim));
         let together = kdim == embed_dim && vdim == embed_dim;
@@ -146,7 +152,7 @@ impl MultiheadAttention {
         })
     }
 
-    /// What the queries see of the values: `[queries, batch, embed_dim]`, or without the batch.
+    /// The attention output, which has the shape of `query`.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::MultiheadAttention};
@@ -162,8 +168,8 @@ impl MultiheadAttention {
         Ok(self.attend_with(query, key, value, AttendOptions::new())?.0)
     }
 
-    /// As [`attend`](Self::attend), with masks, and with the weights if they are asked for: `[batch, queries, keys]`, or for
-    /// each head `[batch, heads, queries, keys]`.
+    /// As [`attend`](Self::attend), with masks. With `need_weights` also returns the attention weights: `[batch, queries, keys]`,
+    /// or `[batch, heads, queries, keys]` if they are not averaged.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{AttendOptions, MultiheadAttention}, tensor};
@@ -195,7 +201,7 @@ impl MultiheadAttention {
             bail!(
                 Shape,
                 NAME,
-                "queries, keys and values of shapes {shapes:?}: all must have 3 dimensions, or 2 without a batch"
+                "query, key and value must all have 3 dimensions, or 2 without a batch, got shapes {shapes:?}"
             );
         }
         // Always [batch, steps, size].
@@ -208,14 +214,18 @@ impl MultiheadAttention {
         let (q, mut k, mut v) = (batched(&q)?, batched(&k)?, batched(&v)?);
         let (batch, queries, keys) = (q.shape()[0], q.shape()[1], k.shape()[1]);
         if k.shape()[..2] != v.shape()[..2] || k.shape()[0] != batch {
-            bail!(Shape, NAME, "queries, keys and values of shapes {shapes:?} do not fit each other");
+            bail!(
+                Shape,
+                NAME,
+                "query, key and value must have one batch size, and key and value one length, got shapes {shapes:?}"
+            );
         }
         let mut mask = self.mask(options, [batch, queries, keys], q.dtype())?;
         let size = q.shape()[2];
         let mut append = |key: &Tensor, value: &Tensor| -> Result<()> {
             k = Tensor::cat(&[&k, &key.expand([batch, 1, size])?], 1)?;
             v = Tensor::cat(&[&v, &value.expand([batch, 1, size])?], 1)?;
-            // Every query sees it.
+            // Every query attends to it.
             mask = mask.as_ref().map(|mask| mask.pad(&[0, 1])).transpose()?;
             Ok(())
         };
@@ -258,11 +268,13 @@ impl MultiheadAttention {
                 let [query, key, value] = inputs;
                 Ok([query.linear(q, bias(0))?, key.linear(k, bias(1))?, value.linear(v, bias(2))?])
             }
-            _ => bail!(Value, NAME, "a projection is missing"),
+            _ => {
+                bail!(Value, NAME, "expected in_proj_weight, or all of q_proj_weight, k_proj_weight and v_proj_weight")
+            }
         }
     }
 
-    /// What is added to the scores: `[batch or 1, heads or 1, queries, keys]`, or nothing.
+    /// The mask that is added to the scores, if any: `[batch or 1, heads or 1, queries, keys]`.
     fn mask(
         &self,
         options: &AttendOptions<'_>,
@@ -287,10 +299,10 @@ impl MultiheadAttention {
                 _ => bail!(
                     Shape,
                     NAME,
-                    "attn_mask of shape {:?}, it must be {:?} or {:?}",
-                    mask.shape(),
+                    "attn_mask must have shape {:?} or {:?}, got {:?}",
                     [queries, keys],
-                    [batch * self.num_heads, queries, keys]
+                    [batch * self.num_heads, queries, keys],
+                    mask.shape()
                 ),
             }
         }
@@ -298,14 +310,14 @@ impl MultiheadAttention {
             let mask = additive(mask, dtype)?;
             let mask = if mask.rank() == 1 { mask.unsqueeze(0)? } else { mask };
             if *mask.shape() != [batch, keys] {
-                bail!(Shape, NAME, "key_padding_mask of shape {:?}, it must be {:?}", mask.shape(), [batch, keys]);
+                bail!(Shape, NAME, "key_padding_mask must have shape {:?}, got {:?}", [batch, keys], mask.shape());
             }
             add(mask.reshape([batch, 1, 1, keys])?)?;
         }
         Ok(all)
     }
 
-    /// The attention of all heads, and the weights if they are asked for.
+    /// The attention of all heads, and the weights with `need_weights`.
     fn heads(
         &self,
         [q, k, v]: [&Tensor; 3],
@@ -325,7 +337,7 @@ impl MultiheadAttention {
             let seen = Tensor::ones_with(&scores.shape()[2..], (DType::Bool, q.device()))?.tril(0)?;
             scores = seen.where_(&scores, f64::NEG_INFINITY)?;
         }
-        // A query that sees no key gets zeros.
+        // A query whose keys are all masked gets zeros.
         let sees_none = scores.max(keepdim(-1))?.eq(f64::NEG_INFINITY)?;
         let weights = sees_none.where_(0.0, &scores.softmax(-1)?)?;
         let weights = weights.dropout(dropout)?;
@@ -334,18 +346,18 @@ impl MultiheadAttention {
 }
 
 impl Forward for MultiheadAttention {
-    /// Attention of a sequence to itself.
+    /// Self-attention.
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.attend(x, x, x)
     }
 }
 
-/// A mask as what is added to scores: minus infinity where bools are true.
+/// A mask to add to scores: minus infinity where a boolean mask is true.
 fn additive(mask: &Tensor, dtype: DType) -> Result<Tensor> {
     match mask.dtype() {
         DType::Bool => mask.where_(Tensor::full_with([], f64::NEG_INFINITY, (dtype, mask.device()))?, 0.0),
         other if other.is_float() => mask.to_dtype(dtype),
-        other => bail!(DType, NAME, "a mask of {other}: it must be of bools or floats"),
+        other => bail!(DType, NAME, "attn_mask and key_padding_mask must be bool or floating point, got {other}"),
     }
 }

@@ -4,12 +4,14 @@ use super::activation::layers;
 use super::list::LayerEntry;
 use super::{Forward, Module, Parameter, Training, layer};
 use crate::error::bail;
+use crate::layout::Dim;
 use crate::ops::{ParamGroup, ParamSpec};
 use crate::options::options;
-use crate::{CeluOptions, Dim, HardtanhOptions, Result, RreluOptions, ShrinkOptions, Tensor};
+use crate::options::{CeluOptions, HardtanhOptions, RreluOptions, ShrinkOptions};
+use crate::{Result, Tensor};
 
 layers! {
-    /// `min(max(x, 0), 6)`.
+    /// ReLU with an upper bound: `min(max(x, 0), 6)`.
     ///
     /// ```
     /// use cotangent::{nn::{Forward, ReLU6}, tensor};
@@ -17,7 +19,7 @@ layers! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ReLU6 => |x| x.relu6();
-    /// A scaled ELU that keeps mean 0 and variance 1.
+    /// The scaled exponential linear unit, which keeps mean 0 and variance 1.
     ///
     /// ```
     /// use cotangent::{nn::{Forward, SELU}, tensor};
@@ -73,7 +75,7 @@ layers! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     Tanhshrink => |x| x.tanhshrink();
-    /// The softmax over the channels of an image, `[batch, channels, height, width]` or one without the batch.
+    /// The softmax over the channels of `[batch, channels, height, width]` or `[channels, height, width]`.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{Forward, Softmax2d}};
@@ -82,7 +84,7 @@ layers! {
     /// ```
     Softmax2d => |x| match x.rank() {
         3 | 4 => x.softmax(-3),
-        _ => bail!(Shape, "Softmax2d", "an input of shape {:?} should have 3 or 4 dimensions", x.shape()),
+        _ => bail!(Shape, "Softmax2d", "input must have 3 or 4 dimensions, got shape {:?}", x.shape()),
     };
 }
 
@@ -96,32 +98,32 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct GluOptions {
-        /// The dimension that is halved.
+        /// The dimension to split into halves.
         dim: Dim = Dim(-1),
     }
 }
 
 layers! {
-    /// `x` where positive, `alpha · (exp(x / alpha) - 1)` elsewhere.
+    /// The continuously differentiable ELU: `x` where positive, `alpha · (exp(x / alpha) - 1)` elsewhere.
     ///
     /// ```
     /// let layer = cotangent::nn::CELU::new_with(0.5);
     /// ```
     CELU(CeluOptions) => |x, options| x.celu_with(options);
-    /// `x`, but at least -1 and at most 1, or other numbers.
+    /// `x` clamped to `[min_val, max_val]`, by default `[-1, 1]`.
     ///
     /// ```
-    /// use cotangent::{HardtanhOptions, nn::Hardtanh};
+    /// use cotangent::{nn::Hardtanh, options::HardtanhOptions};
     /// let layer = Hardtanh::new_with(HardtanhOptions::new().min_val(0.0));
     /// ```
     Hardtanh(HardtanhOptions) => |x, options| x.hardtanh_with(options);
-    /// `x`, but 0 near 0.
+    /// `x` where `|x| > lambd`, 0 elsewhere.
     ///
     /// ```
     /// let layer = cotangent::nn::Hardshrink::new_with(0.1);
     /// ```
     Hardshrink(ShrinkOptions) => |x, options| x.hardshrink_with(options);
-    /// `x` moved towards 0.
+    /// `x` moved towards 0 by `lambd`, and 0 where `|x| <= lambd`.
     ///
     /// ```
     /// let layer = cotangent::nn::Softshrink::new_with(0.1);
@@ -129,7 +131,7 @@ layers! {
     Softshrink(ShrinkOptions) => |x, options| x.softshrink_with(options);
 }
 
-/// The first half of a dimension times the sigmoid of the second.
+/// The gated linear unit: the first half of a dimension times the sigmoid of the second half.
 ///
 /// ```
 /// use cotangent::{nn::{Forward, GLU}, tensor};
@@ -145,12 +147,12 @@ pub struct GLU {
 impl GLU {
     pub(crate) const LAYER: LayerEntry = LayerEntry {
         name: "GLU",
-        docs: "The first half of a dimension times the sigmoid of the second.",
+        docs: "The gated linear unit: the first half of `dim` times the sigmoid of the second half.",
         params: &[ParamSpec::Group(<GluOptions as ParamGroup<'static>>::PARAMS)],
         build: |args| Ok(Box::new(GLU { options: crate::ops::Args::new("GLU", args).group()? })),
     };
 
-    /// Of the last dimension.
+    /// Splits the last dimension.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{Forward, GLU}};
@@ -161,7 +163,7 @@ impl GLU {
         GLU::default()
     }
 
-    /// With options.
+    /// Creates the layer with options.
     ///
     /// ```
     /// use cotangent::nn::{GLU, GluOptions};
@@ -179,7 +181,7 @@ impl Forward for GLU {
     }
 }
 
-/// `x` above a threshold, and a number elsewhere.
+/// `x` where it is above a threshold, another value elsewhere.
 ///
 /// ```
 /// use cotangent::{nn::{Forward, Threshold}, tensor};
@@ -194,7 +196,7 @@ pub struct Threshold {
 
 #[layer]
 impl Threshold {
-    /// What is not above `threshold` becomes `value`.
+    /// `x` where it is above `threshold`, `value` elsewhere.
     ///
     /// ```
     /// let layer = cotangent::nn::Threshold::new(0.1, 20.0)?;
@@ -215,7 +217,7 @@ impl Forward for Threshold {
     }
 }
 
-/// Exponentials of the negatives along a dimension, divided by their sum.
+/// The softmax of `-x` along a dimension.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, Softmin}};
@@ -229,7 +231,7 @@ pub struct Softmin {
 
 #[layer]
 impl Softmin {
-    /// Along this dimension; negative ones count from the last.
+    /// The softmax of `-x` along `dim`. A negative `dim` counts from the last dimension.
     ///
     /// ```
     /// let layer = cotangent::nn::Softmin::new(-1)?;
@@ -237,7 +239,7 @@ impl Softmin {
     /// ```
     ///
     /// # Errors
-    /// None: whether there is such a dimension is seen when the layer is used.
+    /// None. `dim` is checked when the layer is called.
     pub fn new(dim: impl Into<Dim>) -> Result<Softmin> {
         Ok(Softmin { dim: dim.0 })
     }
@@ -250,7 +252,7 @@ impl Forward for Softmin {
     }
 }
 
-/// `x` where positive, and elsewhere `x` times a slope that is learnt: one for all, or one for each channel.
+/// `x` where positive, `weight · x` elsewhere, with one learned slope for all channels or one for each.
 ///
 /// ```
 /// use cotangent::{nn::{Forward, PReLU}, tensor};
@@ -264,7 +266,7 @@ pub struct PReLU {
 }
 
 options! {
-    /// The options of [`PReLU::new_with`]. A number stands for the slope.
+    /// The options of [`PReLU::new_with`]. A number can be passed in their place: the initial slope.
     ///
     /// ```
     /// use cotangent::nn::{PReLU, PReluOptions};
@@ -272,7 +274,7 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct PReluOptions {
-        /// What the slopes begin at.
+        /// The initial value of the slopes.
         init: f64 = 0.25,
     }
 }
@@ -285,7 +287,7 @@ impl From<f64> for PReluOptions {
 
 #[layer]
 impl PReLU {
-    /// With so many slopes.
+    /// `x` where positive, `weight · x` elsewhere, with `num_parameters` learned slopes: 1, or one for each channel.
     ///
     /// ```
     /// assert_eq!(cotangent::nn::PReLU::new(5)?.weight.shape(), [5]);
@@ -310,22 +312,22 @@ options! {
     /// The options of [`RReLU::new_with`].
     ///
     /// ```
-    /// let layer = cotangent::nn::RReLU::new_with(cotangent::nn::RReluOptions::new().lower(0.0).upper(0.5))?;
+    /// let layer = cotangent::nn::RReLU::new_with(cotangent::nn::RReluLayerOptions::new().lower(0.0).upper(0.5))?;
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    pub struct RReluOptions {
-        /// The least slope.
+    pub struct RReluLayerOptions {
+        /// The lower bound of the slopes.
         lower: f64 = 0.125,
-        /// The greatest slope.
+        /// The upper bound of the slopes.
         upper: f64 = 1.0 / 3.0,
     }
 }
 
-/// `x` where positive, and elsewhere `x` times a slope that is drawn in training, and the mean of all slopes outside of it.
+/// `x` where positive, elsewhere `x` times a slope: drawn from `[lower, upper]` in training, the mean of both in evaluation.
 ///
 /// ```
-/// use cotangent::{nn::{Forward, Module, RReLU, RReluOptions}, tensor};
-/// let mut layer = RReLU::new_with(RReluOptions::new().lower(0.25).upper(0.75))?;
+/// use cotangent::{nn::{Forward, Module, RReLU, RReluLayerOptions}, tensor};
+/// let mut layer = RReLU::new_with(RReluLayerOptions::new().lower(0.25).upper(0.75))?;
 /// layer.eval();
 /// assert_eq!(layer.forward(&tensor!([-2.0])?)?.item::<f32>()?, -1.0);
 /// # Ok::<(), cotangent::Error>(())
@@ -339,7 +341,7 @@ pub struct RReLU {
 
 #[layer]
 impl RReLU {
-    /// With slopes from 1/8 to 1/3, or those of the options.
+    /// `x` where positive, elsewhere `x` times a slope: drawn from `[lower, upper]` in training, the mean of both in evaluation.
     ///
     /// ```
     /// let layer = cotangent::nn::RReLU::new()?;
@@ -347,8 +349,8 @@ impl RReLU {
     /// ```
     ///
     /// # Errors
-    /// None: whether the slopes are in order is seen when the layer is used.
-    pub fn new(options: impl Into<RReluOptions>) -> Result<RReLU> {
+    /// None. The bounds are checked when the layer is called.
+    pub fn new(options: impl Into<RReluLayerOptions>) -> Result<RReLU> {
         Ok(RReLU { lower: options.lower, upper: options.upper, training: Training::default() })
     }
 }

@@ -1,28 +1,29 @@
-//! Layers that normalise channels.
+//! Batch, instance, group, RMS and local response normalisation.
 
 use super::{Buffer, Forward, Module, Parameter, Training, layer};
 use crate::error::bail;
+use crate::options::BatchNormUpdateOptions;
 use crate::options::options;
-use crate::{BatchNormUpdateOptions, DType, Result, Shape, Tensor};
+use crate::{DType, Result, Shape, Tensor};
 use std::cell::Cell;
 
 options! {
     /// The options of [`BatchNorm1d`], [`BatchNorm2d`] and [`BatchNorm3d`].
     ///
     /// ```
-    /// use cotangent::nn::{BatchNorm2d, BatchNormOptions, Module};
-    /// let layer = BatchNorm2d::new_with(8, BatchNormOptions::new().affine(false))?;
+    /// use cotangent::nn::{BatchNorm2d, BatchNormLayerOptions, Module};
+    /// let layer = BatchNorm2d::new_with(8, BatchNormLayerOptions::new().affine(false))?;
     /// assert_eq!(layer.num_parameters(), 0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    pub struct BatchNormOptions {
+    pub struct BatchNormLayerOptions {
         /// Added to the variance.
         eps: f64 = 1e-5,
-        /// How much of the new statistics is the batch's; `None` for the mean of all batches.
+        /// The weight of the batch in the running statistics; `None` for the mean over all batches.
         momentum: Option<f64> = Some(0.1),
-        /// Whether there are factors and shifts.
+        /// Whether to learn a scale and a shift for each channel.
         affine: bool = true,
-        /// Whether there are running statistics, which are used outside of training.
+        /// Whether to keep running statistics, which are used in evaluation mode.
         track_running_stats: bool = true,
     }
 }
@@ -31,24 +32,24 @@ options! {
     /// The options of [`InstanceNorm1d`], [`InstanceNorm2d`] and [`InstanceNorm3d`].
     ///
     /// ```
-    /// use cotangent::nn::{InstanceNorm2d, InstanceNormOptions, Module};
-    /// let layer = InstanceNorm2d::new_with(8, InstanceNormOptions::new().affine(true))?;
+    /// use cotangent::nn::{InstanceNorm2d, InstanceNormLayerOptions, Module};
+    /// let layer = InstanceNorm2d::new_with(8, InstanceNormLayerOptions::new().affine(true))?;
     /// assert_eq!(layer.num_parameters(), 16);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    pub struct InstanceNormOptions {
+    pub struct InstanceNormLayerOptions {
         /// Added to the variance.
         eps: f64 = 1e-5,
-        /// How much of the new statistics is the batch's.
+        /// The weight of the batch in the running statistics.
         momentum: f64 = 0.1,
-        /// Whether there are factors and shifts.
+        /// Whether to learn a scale and a shift for each channel.
         affine: bool = false,
-        /// Whether there are running statistics, which are used outside of training.
+        /// Whether to keep running statistics, which are used in evaluation mode.
         track_running_stats: bool = false,
     }
 }
 
-/// What layers with running statistics have: each is there or not.
+/// The optional tensors of layers with running statistics.
 struct Parts {
     weight: Option<Parameter>,
     bias: Option<Parameter>,
@@ -72,11 +73,11 @@ impl Parts {
 }
 
 thread_local! {
-    /// Whether batch norms take means over all batches, whatever their momentum.
+    /// Whether batch norms average over all batches, whatever their momentum.
     static CUMULATIVE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls `f`, in which running statistics of batch norms are plain means over all batches.
+/// Calls `f`, in which the running statistics of batch norms are means over all batches.
 pub(crate) fn with_cumulative_statistics<T>(f: impl FnOnce() -> T) -> T {
     struct Back(bool);
     impl Drop for Back {
@@ -101,7 +102,8 @@ macro_rules! batch_norms {
     ($($name:ident $words:literal $shape:literal [$ranks:pat];)+) => {$(
         #[doc = concat!("Normalises the channels of a batch, ", $words, ", to mean 0 and variance 1, then scales and shifts each.")]
         ///
-        /// In training the statistics are the batch's, and running means of them are kept; [`eval`](Module::eval) makes the layer use these.
+        /// In training mode the statistics are those of the batch, and the running statistics are updated. In
+        /// [evaluation mode](Module::eval) the running statistics are used.
         ///
         /// ```
         #[doc = concat!("use cotangent::{Tensor, nn::{", stringify!($name), ", Forward, Module}};")]
@@ -116,15 +118,15 @@ macro_rules! batch_norms {
         /// ```
         #[derive(Debug, Module)]
         pub struct $name {
-            /// The factors, which begin at 1.
+            /// The scale, initialised to 1.
             pub weight: Option<Parameter>,
-            /// The shifts, which begin at 0.
+            /// The shift, initialised to 0.
             pub bias: Option<Parameter>,
-            /// The running means, which begin at 0.
+            /// The running means, initialised to 0.
             pub running_mean: Option<Buffer>,
-            /// The running variances, which begin at 1.
+            /// The running variances, initialised to 1.
             pub running_var: Option<Buffer>,
-            /// How many batches there were.
+            /// The number of batches seen in training.
             pub num_batches_tracked: Option<Buffer>,
             eps: f64,
             momentum: Option<f64>,
@@ -133,7 +135,11 @@ macro_rules! batch_norms {
 
         #[layer]
         impl $name {
-            /// For so many channels.
+            /// Batch normalisation of `num_features` channels to mean 0 and variance 1, followed by a scale and a shift for
+            /// each channel.
+            ///
+            /// In training mode the statistics are those of the batch, and the running statistics are updated. In evaluation
+            /// mode the running statistics are used.
             ///
             /// ```
             #[doc = concat!("use cotangent::nn::{", stringify!($name), ", Module};")]
@@ -143,8 +149,8 @@ macro_rules! batch_norms {
             ///
             /// # Errors
             /// If memory runs out.
-            pub fn new(num_features: usize, options: impl Into<BatchNormOptions>) -> Result<$name> {
-                let BatchNormOptions { eps, momentum, affine, track_running_stats } = options;
+            pub fn new(num_features: usize, options: impl Into<BatchNormLayerOptions>) -> Result<$name> {
+                let BatchNormLayerOptions { eps, momentum, affine, track_running_stats } = options;
                 let Parts { weight, bias, running_mean, running_var, num_batches_tracked } =
                     Parts::new(num_features, affine, track_running_stats)?;
                 let training = Training::default();
@@ -156,9 +162,9 @@ macro_rules! batch_norms {
             #[track_caller]
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
                 if !matches!(x.rank(), $ranks) {
-                    bail!(Shape, stringify!($name), "an input of shape {:?} is not for this layer", x.shape());
+                    bail!(Shape, stringify!($name), concat!("input must be ", $words, ", got shape {:?}"), x.shape());
                 }
-                let options = crate::BatchNormOptions::new()
+                let options = crate::options::BatchNormOptions::new()
                     .weight(self.weight.as_deref())
                     .bias(self.bias.as_deref())
                     .eps(self.eps);
@@ -169,7 +175,7 @@ macro_rules! batch_norms {
                 if !self.training.is_on() {
                     return x.batch_norm_with(options.running_mean(&old_mean).running_var(&old_var));
                 }
-                // Those of the batch; the layer moves its own under their locks, so that no update is lost.
+                // Momentum 1 gives the batch's statistics. The layer updates its own under their locks, so that no update is lost.
                 let options = BatchNormUpdateOptions::new()
                     .weight(self.weight.as_deref())
                     .bias(self.bias.as_deref())
@@ -202,7 +208,7 @@ batch_norms! {
 
 macro_rules! instance_norms {
     ($($name:ident $words:literal $shape:literal $dims:literal;)+) => {$(
-        #[doc = concat!("Normalises each channel of each example, ", $words, " or one of these, to mean 0 and variance 1.")]
+        #[doc = concat!("Normalises each channel of each example, ", $words, " or without the batch, to mean 0 and variance 1.")]
         ///
         /// ```
         #[doc = concat!("use cotangent::{Tensor, nn::{", stringify!($name), ", Forward}};")]
@@ -212,15 +218,15 @@ macro_rules! instance_norms {
         /// ```
         #[derive(Debug, Module)]
         pub struct $name {
-            /// The factors, which begin at 1.
+            /// The scale, initialised to 1.
             pub weight: Option<Parameter>,
-            /// The shifts, which begin at 0.
+            /// The shift, initialised to 0.
             pub bias: Option<Parameter>,
-            /// The running means, which begin at 0.
+            /// The running means, initialised to 0.
             pub running_mean: Option<Buffer>,
-            /// The running variances, which begin at 1.
+            /// The running variances, initialised to 1.
             pub running_var: Option<Buffer>,
-            /// PyTorch's count of batches, which stays 0.
+            /// The number of batches, which stays 0 as in PyTorch.
             pub num_batches_tracked: Option<Buffer>,
             eps: f64,
             momentum: f64,
@@ -229,7 +235,8 @@ macro_rules! instance_norms {
 
         #[layer]
         impl $name {
-            /// For so many channels.
+            /// Instance normalisation: each of `num_features` channels of each example is normalised to mean 0 and
+            /// variance 1.
             ///
             /// ```
             #[doc = concat!("use cotangent::nn::{", stringify!($name), ", Module};")]
@@ -239,8 +246,8 @@ macro_rules! instance_norms {
             ///
             /// # Errors
             /// If memory runs out.
-            pub fn new(num_features: usize, options: impl Into<InstanceNormOptions>) -> Result<$name> {
-                let InstanceNormOptions { eps, momentum, affine, track_running_stats } = options;
+            pub fn new(num_features: usize, options: impl Into<InstanceNormLayerOptions>) -> Result<$name> {
+                let InstanceNormLayerOptions { eps, momentum, affine, track_running_stats } = options;
                 let Parts { weight, bias, running_mean, running_var, num_batches_tracked } =
                     Parts::new(num_features, affine, track_running_stats)?;
                 let training = Training::default();
@@ -255,9 +262,14 @@ macro_rules! instance_norms {
                     return self.forward(&x.unsqueeze(0)?)?.squeeze(0);
                 }
                 if x.rank() != $dims + 2 {
-                    bail!(Shape, stringify!($name), "an input of shape {:?} is not for this layer", x.shape());
+                    bail!(
+                        Shape,
+                        stringify!($name),
+                        concat!("input must be ", $words, ", with or without the batch, got shape {:?}"),
+                        x.shape()
+                    );
                 }
-                let options = crate::InstanceNormOptions::new()
+                let options = crate::options::InstanceNormOptions::new()
                     .weight(self.weight.as_deref())
                     .bias(self.bias.as_deref())
                     .eps(self.eps);
@@ -293,9 +305,9 @@ instance_norms! {
 /// ```
 #[derive(Debug, Module)]
 pub struct GroupNorm {
-    /// The factors, which begin at 1.
+    /// The scale, initialised to 1.
     pub weight: Option<Parameter>,
-    /// The shifts, which begin at 0.
+    /// The shift, initialised to 0.
     pub bias: Option<Parameter>,
     num_groups: usize,
     num_channels: usize,
@@ -306,21 +318,22 @@ options! {
     /// The options of [`GroupNorm::new_with`](crate::nn::GroupNorm::new_with).
     ///
     /// ```
-    /// use cotangent::nn::{GroupNorm, GroupNormOptions, Module};
-    /// assert_eq!(GroupNorm::new_with(2, 6, GroupNormOptions::new().affine(false))?.num_parameters(), 0);
+    /// use cotangent::nn::{GroupNorm, GroupNormLayerOptions, Module};
+    /// assert_eq!(GroupNorm::new_with(2, 6, GroupNormLayerOptions::new().affine(false))?.num_parameters(), 0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    pub struct GroupNormOptions {
+    pub struct GroupNormLayerOptions {
         /// Added to the variance.
         eps: f64 = 1e-5,
-        /// Whether there are factors and shifts.
+        /// Whether to learn a scale and a shift for each channel.
         affine: bool = true,
     }
 }
 
 #[layer]
 impl GroupNorm {
-    /// So many groups of so many channels.
+    /// Group normalisation: `num_groups` groups of the `num_channels` channels of each example are normalised to mean 0 and
+    /// variance 1, then each channel is scaled and shifted.
     ///
     /// ```
     /// use cotangent::nn::GroupNorm;
@@ -329,10 +342,14 @@ impl GroupNorm {
     /// ```
     ///
     /// # Errors
-    /// If the channels are no multiple of the groups.
-    pub fn new(num_groups: usize, num_channels: usize, options: impl Into<GroupNormOptions>) -> Result<GroupNorm> {
+    /// If `num_channels` is not a multiple of `num_groups`.
+    pub fn new(num_groups: usize, num_channels: usize, options: impl Into<GroupNormLayerOptions>) -> Result<GroupNorm> {
         if num_groups == 0 || !num_channels.is_multiple_of(num_groups) {
-            bail!(Value, "GroupNorm", "{num_channels} channels do not make {num_groups} groups");
+            bail!(
+                Value,
+                "GroupNorm",
+                "num_channels must be a multiple of num_groups, got {num_channels} and {num_groups}"
+            );
         }
         let Parts { weight, bias, .. } = Parts::new(num_channels, options.affine, false)?;
         Ok(GroupNorm { weight, bias, num_groups, num_channels, eps: options.eps })
@@ -343,14 +360,20 @@ impl Forward for GroupNorm {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         if x.shape().get(1) != Some(&self.num_channels) {
-            bail!(Shape, "GroupNorm", "an input of shape {:?} has not {} channels", x.shape(), self.num_channels);
+            bail!(
+                Shape,
+                "GroupNorm",
+                "input must have {} channels in dimension 1, got shape {:?}",
+                self.num_channels,
+                x.shape()
+            );
         }
-        let options = crate::GroupNormOptions::new().weight(self.weight.as_deref()).bias(self.bias.as_deref());
+        let options = crate::options::GroupNormOptions::new().weight(self.weight.as_deref()).bias(self.bias.as_deref());
         x.group_norm_with(self.num_groups, options.eps(self.eps))
     }
 }
 
-/// Divides by the root of the mean square over the last dimensions, then scales each element.
+/// Divides by the root mean square over the last dimensions, then scales each element.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, RMSNorm}};
@@ -359,7 +382,7 @@ impl Forward for GroupNorm {
 /// ```
 #[derive(Debug, Module)]
 pub struct RMSNorm {
-    /// The factors, which begin at 1; of the normalised shape.
+    /// The scale, initialised to 1, of shape `normalized_shape`.
     pub weight: Option<Parameter>,
     eps: Option<f64>,
     shape: Shape,
@@ -369,21 +392,21 @@ options! {
     /// The options of [`RMSNorm::new_with`](crate::nn::RMSNorm::new_with).
     ///
     /// ```
-    /// use cotangent::nn::{Module, RMSNorm, RmsNormOptions};
-    /// assert_eq!(RMSNorm::new_with(8, RmsNormOptions::new().eps(1e-6))?.num_parameters(), 8);
+    /// use cotangent::nn::{Module, RMSNorm, RmsNormLayerOptions};
+    /// assert_eq!(RMSNorm::new_with(8, RmsNormLayerOptions::new().eps(1e-6))?.num_parameters(), 8);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    pub struct RmsNormOptions {
-        /// Added to the mean square; unless given, the step from 1 to the next number.
+    pub struct RmsNormLayerOptions {
+        /// Added to the mean square; by default the machine epsilon of the compute dtype.
         eps: Option<f64> = None,
-        /// Whether there are factors.
+        /// Whether to learn a scale.
         elementwise_affine: bool = true,
     }
 }
 
 #[layer]
 impl RMSNorm {
-    /// Over the last dimensions, which have this shape.
+    /// Divides by the root mean square over the last dimensions, of shape `normalized_shape`, then scales each element.
     ///
     /// ```
     /// use cotangent::nn::{Module, RMSNorm};
@@ -393,7 +416,7 @@ impl RMSNorm {
     ///
     /// # Errors
     /// If memory runs out.
-    pub fn new(normalized_shape: impl Into<Shape>, options: impl Into<RmsNormOptions>) -> Result<RMSNorm> {
+    pub fn new(normalized_shape: impl Into<Shape>, options: impl Into<RmsNormLayerOptions>) -> Result<RMSNorm> {
         let weight = || Parameter::new(Tensor::ones(&normalized_shape)?);
         let weight = options.elementwise_affine.then(weight).transpose()?;
         Ok(RMSNorm { weight, eps: options.eps, shape: normalized_shape })
@@ -403,12 +426,12 @@ impl RMSNorm {
 impl Forward for RMSNorm {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let options = crate::RmsNormOptions::new().weight(self.weight.as_deref()).eps(self.eps);
+        let options = crate::options::RmsNormOptions::new().weight(self.weight.as_deref()).eps(self.eps);
         x.rms_norm_with(&self.shape, options)
     }
 }
 
-/// Divides each element by a power of the mean square of its neighbours in other channels.
+/// Local response normalisation: `x / (k + alpha · mean(x²))^beta`, with the mean over neighbouring channels.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, LocalResponseNorm}};
@@ -419,22 +442,22 @@ impl Forward for RMSNorm {
 pub struct LocalResponseNorm {
     size: usize,
     #[module(skip)]
-    options: crate::LocalResponseNormOptions,
+    options: crate::options::LocalResponseNormOptions,
 }
 
 #[layer]
 impl LocalResponseNorm {
-    /// Over so many channels.
+    /// Local response normalisation: `x / (k + alpha · mean(x²))^beta`, with the mean over `size` neighbouring channels.
     ///
     /// ```
-    /// use cotangent::{LocalResponseNormOptions, nn::LocalResponseNorm};
+    /// use cotangent::{nn::LocalResponseNorm, options::LocalResponseNormOptions};
     /// let layer = LocalResponseNorm::new_with(5, LocalResponseNormOptions::new().k(2.0))?;
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// None.
-    pub fn new(size: usize, options: impl Into<crate::LocalResponseNormOptions>) -> Result<LocalResponseNorm> {
+    pub fn new(size: usize, options: impl Into<crate::options::LocalResponseNormOptions>) -> Result<LocalResponseNorm> {
         Ok(LocalResponseNorm { size, options })
     }
 }

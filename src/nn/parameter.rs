@@ -1,22 +1,23 @@
-//! What of a module changes while it lives: parameters, which are trained, and buffers, which it changes itself.
+//! The state of a module: parameters, which are trained, and buffers, which the module updates itself.
 //!
-//! A tensor is a value; these are variables that hold one. Their types say what they are, so that a module cannot have a
-//! weight that is not trained by mistake, nor a running mean that is.
+//! A tensor is a value; parameters and buffers are variables that hold one. Having two types prevents a weight that is not
+//! trained by mistake, or a running mean that is.
 
 use super::{Part, PartMut, Visit, Visitor};
 use crate::autograd::{is_recomputing, no_grad};
 use crate::backend;
 use crate::error::{bail, err, named, placed};
-use crate::{Operand, Result, Tensor};
+use crate::tensor::Operand;
+use crate::{Result, Tensor};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A tensor of a module that is trained: a leaf of the graph that requires a gradient, unless it is
+/// A trainable tensor of a module: a leaf of the graph that requires a gradient, unless it is
 /// [frozen](Parameter::set_requires_grad).
 ///
-/// It can be used wherever a `&Tensor` can. A clone of that tensor is a value of its own: after the parameter has changed,
-/// by an optimiser or by hand, such a clone still has the old values, and to differentiate with it is an error.
+/// It can be used wherever a `&Tensor` can. A clone of that tensor keeps the old values after the parameter has changed, by an
+/// optimiser or by hand, and differentiating through the clone is then an error.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::Parameter};
@@ -27,12 +28,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// ```
 pub struct Parameter {
     tensor: Tensor,
-    /// What makes two handles the same parameter, and counts them.
+    /// The identity that all handles of a parameter share. It also counts them.
     id: Arc<()>,
 }
 
 impl Parameter {
-    /// A parameter with the values of a tensor, which comes without its graph.
+    /// A parameter with the values of a tensor, detached from its graph.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::Parameter};
@@ -42,8 +43,8 @@ impl Parameter {
     /// ```
     ///
     /// # Errors
-    /// If the tensor is not of floating point.
-    // By value: what a caller has at hand was made for this.
+    /// If the tensor is not floating point.
+    // By value: callers pass a tensor that was made for this.
     #[allow(clippy::needless_pass_by_value)]
     #[track_caller]
     pub fn new(values: Tensor) -> Result<Parameter> {
@@ -51,7 +52,8 @@ impl Parameter {
         Ok(Parameter { tensor: leaf, id: Arc::new(()) })
     }
 
-    /// The same parameter for another place of a model: one gradient, one update, and one entry in lists of parameters.
+    /// Another handle of the same parameter, to share it between parts of a model: one gradient, one update, and one entry in
+    /// lists of parameters.
     ///
     /// ```
     /// use cotangent::nn::{Embedding, Linear};
@@ -78,7 +80,7 @@ impl Parameter {
         Arc::ptr_eq(&self.id, &other.id)
     }
 
-    /// Freezes the parameter, so that it is a constant and gets no gradient, or lets it be trained again.
+    /// Freezes the parameter, so that it gets no gradient, or makes it trainable again.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::Parameter};
@@ -115,8 +117,8 @@ impl Parameter {
     /// ```
     ///
     /// # Errors
-    /// As `f`'s; if it changes shape, dtype or device, or makes a result of an operation of the parameter; if the parameter
-    /// is [tied](Self::tie). The old values stay then.
+    /// If `f` fails, changes the shape, dtype or device, or replaces the tensor by the result of a recorded operation; or if
+    /// the parameter is [tied](Self::tie). The old values stay then.
     #[track_caller]
     pub fn update(&mut self, f: impl FnOnce(&mut Tensor) -> Result<()>) -> Result<()> {
         placed(self.check_untied("update").and_then(|()| self.change(f)))
@@ -127,18 +129,18 @@ impl Parameter {
             (self.tensor.node().cloned(), self.tensor.shape().to_vec(), self.tensor.dtype(), self.tensor.device());
         let mut changed = self.tensor.detach();
         if backend::is_recording(device) {
-            // A recorded step must change the bytes where they lie, and can only if nobody else holds them. Elsewhere the
-            // first write makes a copy, and the old values stay for the case of an error.
+            // A recorded step must change the memory in place, which requires the only handle to it. Otherwise the first
+            // write makes a copy, and the old values stay in case of an error.
             self.tensor = Tensor::zeros(())?;
         }
         let mut done = no_grad(|| f(&mut changed));
         let alike = changed.shape() == shape && changed.dtype() == dtype && changed.device() == device;
         if done.is_ok() && !(alike && changed.grad_fn().is_none()) {
             let got = match changed.grad_fn() {
-                Some(op) => format!("the result of {op}, with its graph"),
+                Some(op) => format!("the result of {op} with its graph: call detach() first"),
                 None => format!("{} of shape {:?} on {}", changed.dtype(), changed.shape(), changed.device()),
             };
-            let what = format!("a parameter of {dtype} and shape {shape:?} on {device} cannot become {got}");
+            let what = format!("the new value must be {dtype} of shape {shape:?} on {device}, got {got}");
             done = Err(err!(Shape, "update", "{what}"));
         }
         if done.is_ok() || backend::is_recording(device) {
@@ -148,7 +150,7 @@ impl Parameter {
         done
     }
 
-    /// Puts other values in place of the old ones; gradient and hooks stay.
+    /// Replaces the values. Gradient and hooks stay.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::Parameter};
@@ -172,13 +174,13 @@ impl Parameter {
             bail!(
                 Shape,
                 "set",
-                "values of {} and shape {:?} on {} for a parameter of {} and shape {:?} on {}",
-                new.dtype(),
-                new.shape(),
-                new.device(),
+                "values must be {} of shape {:?} on {}, got {} of shape {:?} on {}",
                 own.dtype(),
                 own.shape(),
-                own.device()
+                own.device(),
+                new.dtype(),
+                new.shape(),
+                new.device()
             );
         }
         self.tensor = values.detach().contiguous()?.with_node(own.node().cloned());
@@ -186,9 +188,9 @@ impl Parameter {
         Ok(())
     }
 
-    /// Puts another tensor in the place of the one that is held, with its place in the graph, and returns the old one. For
-    /// fronts whose variables own the values: what was a leaf there is the same leaf here, with the same gradient. Other
-    /// handles of the parameter keep the old tensor, and graphs made from it stay valid.
+    /// Replaces the tensor that the parameter holds, together with its node in the graph, and returns the old one. For front
+    /// ends whose variables own the values: a leaf there is the same leaf here, with the same gradient. Other handles of the
+    /// parameter keep the old tensor, and graphs made from it stay valid.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{Forward, Linear}};
@@ -210,7 +212,7 @@ impl Parameter {
         Ok(Parameter { tensor, id: self.id.clone() })
     }
 
-    /// What tells it from all other parameters that there are.
+    /// A number that identifies the parameter.
     pub(crate) fn id(&self) -> usize {
         Arc::as_ptr(&self.id).addr()
     }
@@ -220,14 +222,14 @@ impl Parameter {
         Arc::strong_count(&self.id)
     }
 
-    /// Refuses to change one of several handles, which would part them.
+    /// Fails if there are other handles, which would keep the old value.
     fn check_untied(&self, op: &'static str) -> Result<()> {
         if self.handles() > 1 {
             bail!(
                 Value,
                 op,
-                "the parameter of shape {:?} is tied to {} other places, which would keep the old values: change it through \
-                 parameters_mut of the module that holds them all",
+                "the parameter of shape {:?} is tied to {} other handles, which would keep the old value: change it through \
+                 parameters_mut() of the module that holds all of them",
                 self.tensor.shape(),
                 self.handles() - 1
             );
@@ -235,20 +237,20 @@ impl Parameter {
         Ok(())
     }
 
-    /// The tensor, for an optimiser: whoever changes it says so by [`changed`](Self::changed).
+    /// The tensor, for an optimiser, which calls [`changed`](Self::changed) after it has changed it.
     pub(crate) fn tensor_mut(&mut self) -> &mut Tensor {
         &mut self.tensor
     }
 
-    /// Tells that the values were changed: graphs and clones made before speak of the old ones.
+    /// Records that the values were changed: graphs and clones made before refer to the old ones.
     pub(crate) fn changed(&mut self) {
         self.tensor.renew_leaf();
     }
 
-    /// Marks what was made from this parameter as old, before it goes.
+    /// Marks graphs and clones made from this parameter as stale, before it is replaced.
     pub(crate) fn retire(&mut self) {
         self.tensor.renew_leaf();
-        // Nowhere: a step that was recorded with it has to be recorded again.
+        // No address: a step that was recorded with it must be recorded again.
         #[cfg(feature = "cuda")]
         if let Some(node) = self.tensor.grad_node() {
             node.extras().set_values(usize::MAX);
@@ -297,7 +299,7 @@ impl Visit for Parameter {
 }
 
 /// A tensor of a module's state that is not trained, such as a running mean. It is saved, loaded and moved with the
-/// parameters, and `forward(&self)` can change it, also when several threads run the model at once.
+/// parameters. `forward(&self)` can change it, also when several threads run the model at once.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::Buffer};
@@ -311,7 +313,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// A buffer with the values of a tensor, which comes without its graph.
+    /// A buffer with the values of a tensor, detached from its graph.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::Buffer};
@@ -320,18 +322,18 @@ impl Buffer {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     #[doc(alias = "register_buffer")]
-    // By value: what a caller has at hand was made for this.
+    // By value: callers pass a tensor that was made for this.
     #[allow(clippy::needless_pass_by_value)]
     pub fn new(values: Tensor) -> Buffer {
         Buffer { tensor: Mutex::new(values.detach()) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Tensor> {
-        // A value is replaced as a whole, so that it is whole whatever happens.
+        // The tensor is replaced as a whole, so it is valid even after a panic.
         self.tensor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The values that it has now: a value of their own, which later changes do not touch.
+    /// The current values. Later changes of the buffer do not affect them.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::Buffer};
@@ -345,7 +347,7 @@ impl Buffer {
         self.lock().clone()
     }
 
-    /// Puts other values in place of the old ones; they come without their graph.
+    /// Replaces the values by others, detached from their graph.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::Buffer};
@@ -362,8 +364,8 @@ impl Buffer {
         named("set", self.change(|_| Ok(values.clone())))
     }
 
-    /// Replaces the values by what `f` makes of them, outside the graph. Nobody else changes the buffer meanwhile, so that
-    /// no update is lost where several threads run the model; `f` itself must not ask for the same buffer.
+    /// Replaces the values by the result of `f`, outside the graph. The buffer is locked meanwhile, so that no update is lost
+    /// when several threads run the model; `f` must not access the same buffer, which would deadlock.
     ///
     /// A [checkpoint](crate::autograd::checkpoint) runs its part of the model twice; the second time this does nothing.
     ///
@@ -376,7 +378,7 @@ impl Buffer {
     /// ```
     ///
     /// # Errors
-    /// As `f`'s; also if shape, dtype or device of the new values are not the buffer's. The old ones stay then.
+    /// If `f` fails, or the shape, dtype or device of its result is not the buffer's. The old values stay then.
     #[track_caller]
     pub fn update(&self, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
         placed(self.change(f))
@@ -393,7 +395,7 @@ impl Buffer {
             bail!(
                 Shape,
                 "update",
-                "a buffer of {} and shape {:?} on {} cannot become {} of shape {:?} on {}",
+                "the new value must be {} of shape {:?} on {}, got {} of shape {:?} on {}",
                 a.dtype(),
                 a.shape(),
                 a.device(),
@@ -402,22 +404,22 @@ impl Buffer {
                 b.device()
             );
         }
-        // A recorded step is replayed with the same memory, in which it has to find what it left there.
+        // Replays of a recorded step use the same memory, so the buffer must be updated in place.
         #[cfg(feature = "cuda")]
         if crate::backend::is_recording(tensor.device()) {
             if !tensor.is_sole() {
                 bail!(
                     Backend,
                     "update",
-                    "the buffer is also held elsewhere: a recorded step must change it where it lies"
+                    "the buffer is also held elsewhere, but a recorded step must change it in place: drop its clones first"
                 );
             }
             let into = tensor.device();
             debug_assert_eq!(into, new.device());
             crate::backend::copy("update", new.as_view()?, &mut tensor.as_view_mut("update")?)?;
-            return crate::cuda_graph::note_change("update", &tensor);
+            return crate::autograd::recording::note_change("update", &tensor);
         }
-        // Computed now: what is deferred would keep the batch it was computed from alive.
+        // Materialized now: a deferred value would keep the batch it is computed from alive.
         new.compute()?;
         *tensor = new;
         Ok(())
@@ -447,3 +449,7 @@ impl Visit for Buffer {
         Ok(Buffer::new(self.get().deep_clone()?))
     }
 }
+
+// As those of tensors.
+crate::ops::operators::operators!(&Parameter);
+crate::ops::operators::numbers_on_the_left!(&Parameter);

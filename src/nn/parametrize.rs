@@ -6,11 +6,12 @@ use super::{
 };
 use crate::autograd::no_grad;
 use crate::error::bail;
-use crate::options::options;
-use crate::{Dims, NormalizeOptions, Result, Tensor, keepdim};
+use crate::layout::Dims;
+use crate::options::{EmbeddingOptions, NormalizeOptions, options};
+use crate::{Result, Tensor, keepdim};
 
-/// A layer with a weight and perhaps a bias, and nothing else, whose weight can be given for one call. [`WeightNorm`] and
-/// [`SpectralNorm`] take such layers.
+/// A layer whose only parameters are a weight and an optional bias, and which can be called with another weight.
+/// [`WeightNorm`] and [`SpectralNorm`] wrap such layers.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, Linear, WeightedLayer}};
@@ -26,12 +27,12 @@ pub trait WeightedLayer: Module + Sized {
     /// The weight and the bias, to be changed.
     fn parts_mut(&mut self) -> (&mut Parameter, Option<&mut Parameter>);
 
-    /// The dimension of the weight that is that of the outputs.
+    /// The dimension of the weight that indexes the outputs.
     fn output_dim(&self) -> usize {
         0
     }
 
-    /// What comes out with another weight.
+    /// Computes the output with another weight.
     ///
     /// # Errors
     /// If `x` or the weight does not fit.
@@ -73,7 +74,8 @@ impl WeightedLayer for Embedding {
 
     #[track_caller]
     fn forward_with_weight(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-        x.embedding(weight)
+        let options = EmbeddingOptions { padding_idx: self.padding_idx, scale_grad_by_freq: self.scale_grad_by_freq };
+        x.embedding_with(weight, options)
     }
 }
 
@@ -87,12 +89,13 @@ options! {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub struct WeightNormOptions {
-        /// The dimension of the weight each of whose slices has a norm; `None` for one norm of the whole weight.
+        /// The dimension whose slices have a norm each; `None` for one norm of the whole weight.
         dim: Option<usize> = Some(0),
     }
 }
 
-/// A layer whose weight is a direction and a norm that are trained apart: `g · v / |v|` (Salimans and Kingma, 2016).
+/// Weight normalisation: a layer whose weight is `g · v / |v|`, with a norm `g` and a direction `v` that are trained separately
+/// (Salimans and Kingma, 2016).
 ///
 /// The names are those of `torch.nn.utils.parametrizations.weight_norm`: `parametrizations.weight.original0` is the norm,
 /// `original1` the direction.
@@ -117,7 +120,7 @@ pub struct WeightNorm<L> {
     dim: Option<usize>,
 }
 
-/// The norms of all slices of a weight in a dimension, or that of the whole.
+/// The norms of all slices of a weight along a dimension, or the norm of the whole weight.
 fn norm_except(weight: &Tensor, dim: Option<usize>) -> Result<Tensor> {
     let Some(dim) = dim else { return weight.norm(..) };
     let others = (0..weight.rank()).filter(|&other| other != dim).map(|other| other as isize);
@@ -125,7 +128,7 @@ fn norm_except(weight: &Tensor, dim: Option<usize>) -> Result<Tensor> {
 }
 
 impl<L: WeightedLayer> WeightNorm<L> {
-    /// The layer, with one norm for each output. It computes what it did before.
+    /// Wraps a layer, with one norm for each slice of the weight's first dimension. Its outputs stay.
     ///
     /// ```
     /// use cotangent::nn::{Conv2d, WeightNorm};
@@ -149,18 +152,24 @@ impl<L: WeightedLayer> WeightNorm<L> {
     /// ```
     ///
     /// # Errors
-    /// If the weight has no such dimension, or memory runs out.
+    /// If `dim` is out of range for the weight, or memory runs out.
     #[track_caller]
     pub fn new_with(layer: L, options: impl Into<WeightNormOptions>) -> Result<WeightNorm<L>> {
         let (dim, weight) = (options.into().dim, layer.parts().0);
         if dim.is_some_and(|dim| dim >= weight.rank()) {
-            bail!(Shape, "WeightNorm", "dim {dim:?} of a weight of shape {:?}", weight.shape());
+            bail!(
+                Shape,
+                "WeightNorm",
+                "dim {} is out of range for a weight of shape {:?}",
+                dim.unwrap_or_default(),
+                weight.shape()
+            );
         }
         let norm = Parameter::new(norm_except(&weight.detach(), dim)?)?;
         Ok(WeightNorm { layer, norm, dim })
     }
 
-    /// The weight that the layer is called with.
+    /// The weight that the layer is called with: `g · v / |v|`.
     ///
     /// ```
     /// use cotangent::nn::{Linear, WeightNorm};
@@ -176,7 +185,7 @@ impl<L: WeightedLayer> WeightNorm<L> {
         direction.mul(&self.norm.div(&norm_except(direction, self.dim)?)?)
     }
 
-    /// The layer with the weight that it has now as its own.
+    /// Removes the normalisation: the layer, with the current weight as its parameter.
     ///
     /// ```
     /// use cotangent::nn::{Linear, Module, WeightNorm};
@@ -236,25 +245,25 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct SpectralNormOptions {
-        /// How many steps of the power iteration a call in training takes.
+        /// The number of power iterations in each call in training mode.
         n_power_iterations: usize = 1,
-        /// The least norm that is divided by.
+        /// The lower bound of norms that are divided by.
         eps: f64 = 1e-12,
-        /// The dimension of the weight that is that of the matrix's rows; by default that of the outputs.
+        /// The dimension of the weight that indexes the rows of the matrix; by default that of the outputs.
         dim: Option<usize> = None,
     }
 }
 
-/// A layer whose weight is divided by its largest singular value, so that it makes no input longer (Miyato et al., 2018).
+/// Spectral normalisation: a layer whose weight is divided by its largest singular value (Miyato et al., 2018).
 ///
-/// The singular vectors are buffers, and come nearer with every call in training. The names are those of
+/// The singular vectors are buffers. Power iteration refines them in every call in training mode. The names are those of
 /// `torch.nn.utils.parametrizations.spectral_norm`.
 ///
 /// ```
-/// use cotangent::{Tensor, manual_seed, nn::{Forward, Linear, Module, SpectralNorm}};
+/// use cotangent::{linalg, manual_seed, nn::{Forward, Linear, Module, SpectralNorm}, Tensor};
 /// manual_seed(0);
 /// let layer = SpectralNorm::new(Linear::new(3, 2)?)?;
-/// let largest = layer.weight()?.linalg_svdvals()?.max(..)?.item::<f32>()?;
+/// let largest = linalg::svdvals(&layer.weight()?)?.max(..)?.item::<f32>()?;
 /// assert!((largest - 1.0).abs() < 1e-2);
 /// let dict = layer.state_dict();
 /// let names: Vec<&str> = dict.names().collect();
@@ -277,7 +286,7 @@ pub struct SpectralNorm<L> {
 }
 
 impl<L: WeightedLayer> SpectralNorm<L> {
-    /// The layer, with one step of the power iteration a call.
+    /// Wraps a layer, with one power iteration in each call in training mode.
     ///
     /// ```
     /// use cotangent::nn::{Conv2d, SpectralNorm};
@@ -301,17 +310,22 @@ impl<L: WeightedLayer> SpectralNorm<L> {
     /// ```
     ///
     /// # Errors
-    /// If there is no iteration, the weight has no such dimension or only one, or memory runs out.
+    /// If `n_power_iterations` is 0, `dim` is out of range, the weight has fewer than two dimensions, or memory runs out.
     #[track_caller]
     pub fn new_with(layer: L, options: impl Into<SpectralNormOptions>) -> Result<SpectralNorm<L>> {
         const OP: &str = "SpectralNorm";
         let SpectralNormOptions { n_power_iterations, eps, dim } = options.into();
         let (dim, weight) = (dim.unwrap_or(layer.output_dim()), layer.parts().0.detach());
         if n_power_iterations == 0 {
-            bail!(Value, OP, "n_power_iterations must be at least 1");
+            bail!(Value, OP, "n_power_iterations must be ≥ 1, got 0");
         }
         if dim >= weight.rank() || weight.rank() < 2 {
-            bail!(Shape, OP, "dim {dim} of a weight of shape {:?}", weight.shape());
+            bail!(
+                Shape,
+                OP,
+                "weight must have at least 2 dimensions, dim among them, got dim {dim} and shape {:?}",
+                weight.shape()
+            );
         }
         let matrix = rows_first(&weight, dim)?;
         let vector = |size: usize| {
@@ -321,15 +335,15 @@ impl<L: WeightedLayer> SpectralNorm<L> {
         };
         let (u, v) = (vector(matrix.shape()[0])?, vector(matrix.shape()[1])?);
         let new = SpectralNorm { layer, u, v, training: Training::default(), n_power_iterations, eps, dim };
-        // PyTorch begins with as many.
+        // As many as in PyTorch.
         new.iterate(&matrix, 15)?;
         Ok(new)
     }
 
-    /// Steps of the power iteration.
+    /// Runs `count` power iterations.
     fn iterate(&self, matrix: &Tensor, count: usize) -> Result<()> {
         no_grad(|| {
-            // The second lock is always taken under the first.
+            // The lock of `u` is always taken while that of `v` is held.
             self.v.update(|v| {
                 let mut v = v.clone();
                 for _ in 0..count {
@@ -342,7 +356,7 @@ impl<L: WeightedLayer> SpectralNorm<L> {
         })
     }
 
-    /// The weight that the layer is called with, by the singular vectors that are known.
+    /// The weight that the layer is called with, by the current singular vectors.
     ///
     /// ```
     /// use cotangent::nn::{Linear, SpectralNorm};
@@ -359,7 +373,7 @@ impl<L: WeightedLayer> SpectralNorm<L> {
         weight.div(&sigma)
     }
 
-    /// The layer with the weight that it has now as its own.
+    /// Removes the normalisation: the layer, with the current weight as its parameter.
     ///
     /// ```
     /// use cotangent::nn::{Linear, Module, SpectralNorm};

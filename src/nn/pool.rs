@@ -1,12 +1,14 @@
-//! Pools as layers.
+//! Pooling layers.
 
 use super::{Forward, Module, layer};
-use crate::{AvgPoolOptions, MaxPoolOptions, Result, Sizes, Tensor};
+use crate::layout::Sizes;
+use crate::options::{AvgPoolOptions, MaxPoolOptions};
+use crate::{Result, Tensor};
 
-/// Layers of windows: a size, and the options of the operation.
+/// Pooling layers: a kernel size, and the options of the operation.
 macro_rules! pools {
     ($($name:ident($options:ident) $op:ident $kind:literal $shape:literal;)+) => {$(
-        #[doc = concat!($kind, " of windows: [`Tensor::", stringify!($op), "`].")]
+        #[doc = concat!($kind, " as a layer: [`Tensor::", stringify!($op), "`].")]
         ///
         #[doc = concat!("```\nuse cotangent::{Tensor, nn::{", stringify!($name), ", Forward}};")]
         #[doc = concat!("let y = ", stringify!($name), "::new(2)?.forward(&Tensor::randn(", $shape, ")?)?;")]
@@ -23,15 +25,16 @@ macro_rules! pools {
 
         #[layer]
         impl $name {
-            /// With windows of this size: one number for all dimensions, or one for each.
+            /// Pooling over windows of `kernel_size`: one number for all spatial dimensions, or one for each.
             ///
-            #[doc = concat!("```\nuse cotangent::{", stringify!($options), ", nn::", stringify!($name), "};")]
+            /// ```
+            #[doc = concat!("use cotangent::{nn::", stringify!($name), ", options::", stringify!($options), "};")]
             #[doc = concat!("let layer = ", stringify!($name), "::new_with(3, ", stringify!($options), "::new().stride(2))?;")]
             /// # Ok::<(), cotangent::Error>(())
             /// ```
             ///
             /// # Errors
-            /// None: whether the sizes fit is seen when the layer is used.
+            /// None. The sizes are checked when the layer is called.
             pub fn new(kernel_size: impl Into<Sizes>, options: impl Into<$options>) -> Result<$name> {
                 Ok($name { kernel_size, options })
             }
@@ -46,18 +49,18 @@ macro_rules! pools {
     )+};
 }
 pools! {
-    AvgPool1d(AvgPoolOptions) avg_pool1d_with "The means" "[2, 3, 4]";
-    AvgPool2d(AvgPoolOptions) avg_pool2d_with "The means" "[2, 3, 4, 4]";
-    AvgPool3d(AvgPoolOptions) avg_pool3d_with "The means" "[2, 3, 4, 4, 4]";
-    MaxPool1d(MaxPoolOptions) max_pool1d_with "The largest elements" "[2, 3, 4]";
-    MaxPool2d(MaxPoolOptions) max_pool2d_with "The largest elements" "[2, 3, 4, 4]";
-    MaxPool3d(MaxPoolOptions) max_pool3d_with "The largest elements" "[2, 3, 4, 4, 4]";
+    AvgPool1d(AvgPoolOptions) avg_pool1d_with "Average pooling" "[2, 3, 4]";
+    AvgPool2d(AvgPoolOptions) avg_pool2d_with "Average pooling" "[2, 3, 4, 4]";
+    AvgPool3d(AvgPoolOptions) avg_pool3d_with "Average pooling" "[2, 3, 4, 4, 4]";
+    MaxPool1d(MaxPoolOptions) max_pool1d_with "Max pooling" "[2, 3, 4]";
+    MaxPool2d(MaxPoolOptions) max_pool2d_with "Max pooling" "[2, 3, 4, 4]";
+    MaxPool3d(MaxPoolOptions) max_pool3d_with "Max pooling" "[2, 3, 4, 4, 4]";
 }
 
-/// Layers whose windows follow from the size of their result.
+/// Adaptive pooling layers: the windows follow from the output size.
 macro_rules! adaptive {
     ($($name:ident $op:ident $kind:literal $shape:literal;)+) => {$(
-        #[doc = concat!($kind, " of as many windows as the result has elements: [`Tensor::", stringify!($op), "`].")]
+        #[doc = concat!($kind, " as a layer: [`Tensor::", stringify!($op), "`].")]
         ///
         #[doc = concat!("```\nuse cotangent::{Tensor, nn::{", stringify!($name), ", Forward}};")]
         #[doc = concat!("let y = ", stringify!($name), "::new(2)?.forward(&Tensor::randn(", $shape, ")?)?;")]
@@ -72,15 +75,16 @@ macro_rules! adaptive {
 
         #[layer]
         impl $name {
-            /// With a result of this size: one number for all dimensions, or one for each.
+            /// Adaptive pooling to an output of `output_size`: one number for all spatial dimensions, or one for each.
             ///
-            #[doc = concat!("```\nuse cotangent::nn::", stringify!($name), ";")]
+            /// ```
+            #[doc = concat!("use cotangent::nn::", stringify!($name), ";")]
             #[doc = concat!("let layer = ", stringify!($name), "::new(1)?;")]
             /// # Ok::<(), cotangent::Error>(())
             /// ```
             ///
             /// # Errors
-            /// None: whether the sizes fit is seen when the layer is used.
+            /// None. The sizes are checked when the layer is called.
             pub fn new(output_size: impl Into<Sizes>) -> Result<$name> {
                 Ok($name { output_size })
             }
@@ -95,10 +99,10 @@ macro_rules! adaptive {
     )+};
 }
 adaptive! {
-    AdaptiveAvgPool1d adaptive_avg_pool1d "The means" "[2, 3, 5]";
-    AdaptiveAvgPool2d adaptive_avg_pool2d "The means" "[2, 3, 5, 5]";
-    AdaptiveAvgPool3d adaptive_avg_pool3d "The means" "[2, 3, 5, 5, 5]";
-    AdaptiveMaxPool1d adaptive_max_pool1d "The largest elements" "[2, 3, 5]";
-    AdaptiveMaxPool2d adaptive_max_pool2d "The largest elements" "[2, 3, 5, 5]";
-    AdaptiveMaxPool3d adaptive_max_pool3d "The largest elements" "[2, 3, 5, 5, 5]";
+    AdaptiveAvgPool1d adaptive_avg_pool1d "Adaptive average pooling" "[2, 3, 5]";
+    AdaptiveAvgPool2d adaptive_avg_pool2d "Adaptive average pooling" "[2, 3, 5, 5]";
+    AdaptiveAvgPool3d adaptive_avg_pool3d "Adaptive average pooling" "[2, 3, 5, 5, 5]";
+    AdaptiveMaxPool1d adaptive_max_pool1d "Adaptive max pooling" "[2, 3, 5]";
+    AdaptiveMaxPool2d adaptive_max_pool2d "Adaptive max pooling" "[2, 3, 5, 5]";
+    AdaptiveMaxPool3d adaptive_max_pool3d "Adaptive max pooling" "[2, 3, 5, 5, 5]";
 }

@@ -3,14 +3,15 @@
 use super::{Forward, Module, Parameter, Part, PartMut, Ties, Training, Visit, Visitor, init, layer};
 use crate::error::bail;
 use crate::ops::{Cell, choices};
+use crate::options::RecurrentOptions;
 use crate::options::options;
-use crate::{RecurrentOptions, Result, Tensor};
+use crate::{Result, Tensor};
 
 /// The weights of all layers and directions, under PyTorch's names: `weight_ih_l0`, .., `bias_hh_l1_reverse`.
 #[derive(Debug)]
 struct SequenceWeights(Vec<(String, Parameter)>);
 
-/// What the three kinds of layers have in common.
+/// The settings that the three kinds of layers share.
 #[derive(Clone, Debug)]
 struct Sizes {
     cell: Cell,
@@ -28,16 +29,16 @@ impl Sizes {
     fn check(&self, name: &'static str) -> Result<()> {
         let Sizes { hidden_size, proj_size, num_layers, dropout, .. } = *self;
         if hidden_size == 0 || num_layers == 0 {
-            bail!(Value, name, "hidden_size {hidden_size} and num_layers {num_layers} must be at least 1");
+            bail!(Value, name, "hidden_size and num_layers must be ≥ 1, got {hidden_size} and {num_layers}");
         }
         if proj_size >= hidden_size {
-            bail!(Value, name, "proj_size {proj_size} must be smaller than hidden_size {hidden_size}");
+            bail!(Value, name, "proj_size must be smaller than hidden_size {hidden_size}, got {proj_size}");
         }
         if !(0.0..=1.0).contains(&dropout) {
-            bail!(Value, name, "{dropout} is not a probability");
+            bail!(Value, name, "dropout must be in [0, 1], got {dropout}");
         }
         if dropout > 0.0 && num_layers == 1 {
-            bail!(Value, name, "dropout {dropout} acts between layers, and num_layers is 1");
+            bail!(Value, name, "dropout acts between layers and must be 0 if num_layers is 1, got {dropout}");
         }
         Ok(())
     }
@@ -46,7 +47,7 @@ impl Sizes {
         if self.bidirectional { 2 } else { 1 }
     }
 
-    /// How many numbers a hidden state has.
+    /// The size of a hidden state.
     fn handed_on(&self) -> usize {
         if self.proj_size > 0 { self.proj_size } else { self.hidden_size }
     }
@@ -89,7 +90,7 @@ impl Sizes {
         options.lengths(lengths)
     }
 
-    /// The state that a sequence begins with: zeros that fit the inputs, unless one is given.
+    /// The default initial state for the inputs `x`: zeros.
     fn first(&self, x: &Tensor, size: usize) -> Result<Tensor> {
         let runs = self.num_layers * self.directions();
         let shape = match (x.shape(), self.batch_first) {
@@ -106,7 +107,7 @@ impl SequenceWeights {
     }
 }
 
-/// The weights of a recurrent layer have their names in the layer itself.
+/// Makes the layers modules whose weights are named as fields of the layer.
 macro_rules! sequence_modules {
     ($($name:ident),+) => {$(
         impl Visit for $name {
@@ -147,7 +148,7 @@ macro_rules! sequence_modules {
 sequence_modules!(RNN, GRU, LSTM);
 
 choices! {
-    /// What a plain recurrent cell does with its sum.
+    /// The nonlinearity of a plain recurrent cell.
     ///
     /// ```
     /// use cotangent::nn::{RNN, RnnNonlinearity};
@@ -173,7 +174,7 @@ impl RnnNonlinearity {
 }
 
 options! {
-    /// The options of [`RNN::new_with`]. A [`RnnNonlinearity`] stands for itself.
+    /// The options of [`RNN::new_with`]. A [`RnnNonlinearity`] can be passed in their place.
     ///
     /// ```
     /// use cotangent::nn::{RNN, RNNOptions, Module};
@@ -182,17 +183,17 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct RNNOptions {
-        /// How many layers there are, each with the outputs of the one before as inputs.
+        /// The number of stacked layers.
         num_layers: usize = 1,
-        /// What a cell does with its sum.
+        /// The nonlinearity of the cells.
         nonlinearity: RnnNonlinearity = RnnNonlinearity::Tanh,
         /// Whether there are biases.
         bias: bool = true,
         /// Whether inputs and outputs are `[batch, steps, size]` rather than `[steps, batch, size]`.
         batch_first: bool = false,
-        /// The probability with which the outputs of a layer but the last are dropped in training.
+        /// The dropout probability of the outputs of each layer but the last, in training.
         dropout: f64 = 0.0,
-        /// Whether each layer also runs from the end to the beginning.
+        /// Whether each layer also runs over the reversed sequence.
         bidirectional: bool = false,
     }
 }
@@ -213,15 +214,15 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct GRUOptions {
-        /// How many layers there are, each with the outputs of the one before as inputs.
+        /// The number of stacked layers.
         num_layers: usize = 1,
         /// Whether there are biases.
         bias: bool = true,
         /// Whether inputs and outputs are `[batch, steps, size]` rather than `[steps, batch, size]`.
         batch_first: bool = false,
-        /// The probability with which the outputs of a layer but the last are dropped in training.
+        /// The dropout probability of the outputs of each layer but the last, in training.
         dropout: f64 = 0.0,
-        /// Whether each layer also runs from the end to the beginning.
+        /// Whether each layer also runs over the reversed sequence.
         bidirectional: bool = false,
     }
 }
@@ -236,23 +237,23 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LSTMOptions {
-        /// How many layers there are, each with the outputs of the one before as inputs.
+        /// The number of stacked layers.
         num_layers: usize = 1,
         /// Whether there are biases.
         bias: bool = true,
         /// Whether inputs and outputs are `[batch, steps, size]` rather than `[steps, batch, size]`.
         batch_first: bool = false,
-        /// The probability with which the outputs of a layer but the last are dropped in training.
+        /// The dropout probability of the outputs of each layer but the last, in training.
         dropout: f64 = 0.0,
-        /// Whether each layer also runs from the end to the beginning.
+        /// Whether each layer also runs over the reversed sequence.
         bidirectional: bool = false,
-        /// To how many numbers the hidden states are projected; 0 if they are not.
+        /// The size to which hidden states are projected; 0 for no projection.
         proj_size: usize = 0,
     }
 }
 
-/// Layers of plain recurrent cells: `tanh(W_ih x + b_ih + W_hh h + b_hh)` at every step. All weights begin uniform in
-/// ±1/√hidden_size.
+/// An Elman recurrent network: `tanh(W_ih x + b_ih + W_hh h + b_hh)` at every step. Weights and biases are initialised uniformly
+/// in ±1/√hidden_size.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, RNN}};
@@ -269,7 +270,8 @@ pub struct RNN {
 
 #[layer]
 impl RNN {
-    /// Cells with inputs of `input_size` and states of `hidden_size` numbers.
+    /// An Elman recurrent network, `tanh(W_ih x + b_ih + W_hh h + b_hh)` or ReLU in place of tanh at every step, with inputs of
+    /// size `input_size` and hidden states of size `hidden_size`.
     ///
     /// ```
     /// use cotangent::nn::{Module, RNN};
@@ -278,7 +280,7 @@ impl RNN {
     /// ```
     ///
     /// # Errors
-    /// If a size is 0, `dropout` is not a probability or there is nothing it could act on, or memory runs out.
+    /// If `hidden_size` or `num_layers` is 0, `dropout` is not in [0, 1] or not 0 for a single layer, or memory runs out.
     pub fn new(input_size: usize, hidden_size: usize, options: impl Into<RNNOptions>) -> Result<RNN> {
         let RNNOptions { num_layers, nonlinearity, bias, batch_first, dropout, bidirectional } = options;
         let cell = nonlinearity.cell();
@@ -297,7 +299,7 @@ impl RNN {
     }
 }
 
-/// Layers of gated recurrent units. All weights begin uniform in ±1/√hidden_size.
+/// A network of gated recurrent units (GRU). Weights and biases are initialised uniformly in ±1/√hidden_size.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, GRU}};
@@ -314,7 +316,7 @@ pub struct GRU {
 
 #[layer]
 impl GRU {
-    /// Cells with inputs of `input_size` and states of `hidden_size` numbers.
+    /// A network of gated recurrent units (GRU), with inputs of size `input_size` and hidden states of size `hidden_size`.
     ///
     /// ```
     /// use cotangent::nn::{GRU, Module};
@@ -323,7 +325,7 @@ impl GRU {
     /// ```
     ///
     /// # Errors
-    /// If a size is 0, `dropout` is not a probability or there is nothing it could act on, or memory runs out.
+    /// If `hidden_size` or `num_layers` is 0, `dropout` is not in [0, 1] or not 0 for a single layer, or memory runs out.
     pub fn new(input_size: usize, hidden_size: usize, options: impl Into<GRUOptions>) -> Result<GRU> {
         let GRUOptions { num_layers, bias, batch_first, dropout, bidirectional } = options;
         let cell = Cell::Gru;
@@ -342,7 +344,7 @@ impl GRU {
     }
 }
 
-/// Layers of long short-term memory. All weights begin uniform in ±1/√hidden_size.
+/// A long short-term memory network (LSTM). Weights and biases are initialised uniformly in ±1/√hidden_size.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::LSTM};
@@ -362,7 +364,7 @@ pub struct LSTM {
 
 #[layer]
 impl LSTM {
-    /// Cells with inputs of `input_size` and states of `hidden_size` numbers.
+    /// A long short-term memory network (LSTM), with inputs of size `input_size` and hidden states of size `hidden_size`.
     ///
     /// ```
     /// use cotangent::nn::{LSTM, Module};
@@ -371,8 +373,8 @@ impl LSTM {
     /// ```
     ///
     /// # Errors
-    /// If a size is 0, `proj_size` is not smaller than `hidden_size`, `dropout` is not a probability or there is nothing it
-    /// could act on, or memory runs out.
+    /// If `hidden_size` or `num_layers` is 0, `proj_size` is not smaller than `hidden_size`, `dropout` is not in [0, 1] or not 0
+    /// for a single layer, or memory runs out.
     pub fn new(input_size: usize, hidden_size: usize, options: impl Into<LSTMOptions>) -> Result<LSTM> {
         let LSTMOptions { num_layers, bias, batch_first, dropout, bidirectional, proj_size } = options;
         let cell = Cell::Lstm;
@@ -381,8 +383,8 @@ impl LSTM {
         Ok(LSTM { weights: sizes.weights("LSTM")?, sizes, training: Training::default() })
     }
 
-    /// The outputs at all steps, and the last hidden states and memories of all layers, `[layers · directions, batch, size]`.
-    /// The sequences begin with such a state, or with zeros.
+    /// The outputs at all steps, and the final hidden and cell states of all layers, `[layers · directions, batch, size]`.
+    /// `state` is the initial state; zeros by default.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::LSTM};
@@ -398,8 +400,8 @@ impl LSTM {
         self.run(x, state, None)
     }
 
-    /// As [`forward_state`](Self::forward_state), of sequences that have ended before the last step: each has its length.
-    /// Their outputs after it are zeros, and their last state is that of their own last step.
+    /// As [`forward_state`](Self::forward_state), for padded sequences of the given lengths. Outputs beyond a sequence's length
+    /// are zeros, and its final state is that of its own last step.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::LSTM, tensor};
@@ -410,7 +412,7 @@ impl LSTM {
     /// ```
     ///
     /// # Errors
-    /// As there; also if there is not a length from 1 to the number of steps for each sequence.
+    /// As there; also if `lengths` is not one length from 1 to the number of steps for each sequence.
     #[doc(alias = "pack_padded_sequence")]
     #[track_caller]
     pub fn forward_padded(
@@ -439,12 +441,12 @@ impl LSTM {
     }
 }
 
-/// The calls of layers whose state is one tensor.
+/// The forward passes of layers whose state is one tensor.
 macro_rules! one_state {
     ($($name:ident),+) => {$(
         impl $name {
-            /// The outputs at all steps, and the last hidden states of all layers, `[layers · directions, batch, size]`. The
-            /// sequences begin with such a state, or with zeros.
+            /// The outputs at all steps, and the final hidden states of all layers, `[layers · directions, batch, size]`.
+            /// `state` is the initial state; zeros by default.
             ///
             #[doc = concat!("```\nuse cotangent::{Tensor, nn::", stringify!($name), "};")]
             #[doc = concat!("let (output, h) = ", stringify!($name), "::new(3, 8)?.forward_state(&Tensor::randn([5, 2, 3])?, None)?;")]
@@ -459,8 +461,8 @@ macro_rules! one_state {
                 self.run(x, state, None)
             }
 
-            /// As [`forward_state`](Self::forward_state), of sequences that have ended before the last step: each has its
-            /// length. Their outputs after it are zeros, and their last state is that of their own last step.
+            /// As [`forward_state`](Self::forward_state), for padded sequences of the given lengths. Outputs beyond a sequence's
+            /// length are zeros, and its final state is that of its own last step.
             ///
             #[doc = concat!("```\nuse cotangent::{Tensor, nn::", stringify!($name), ", tensor};")]
             #[doc = concat!("let layer = ", stringify!($name), "::new(3, 8)?;")]
@@ -470,7 +472,7 @@ macro_rules! one_state {
             /// ```
             ///
             /// # Errors
-            /// As there; also if there is not a length from 1 to the number of steps for each sequence.
+            /// As there; also if `lengths` is not one length from 1 to the number of steps for each sequence.
             #[doc(alias = "pack_padded_sequence")]
             #[track_caller]
             pub fn forward_padded(

@@ -1,10 +1,10 @@
-//! Layers one after the other.
+//! Layers applied in sequence.
 
 use super::{Forward, Module, Part, PartMut, Ties, Visit, Visitor};
 use crate::{Result, Tensor};
 use std::fmt;
 
-/// What a [`Sequential`] can hold: every module with one tensor in and one out.
+/// What a [`Sequential`] can hold: every module that maps one tensor to one tensor.
 ///
 /// ```
 /// use cotangent::nn::{Forward, Layer, Linear, ReLU};
@@ -85,7 +85,7 @@ impl<F> fmt::Debug for Lambda<F> {
     }
 }
 
-/// Layers of which each takes what the one before gives. They are named `0`, `1`, ….
+/// A sequence of layers, each applied to the output of the one before. They are named `0`, `1`, ….
 ///
 /// ```
 /// use cotangent::nn::{Dropout, Forward, Linear, Module, ReLU, Sequential};
@@ -106,7 +106,7 @@ pub struct Sequential {
 }
 
 impl Sequential {
-    /// Nothing yet: what comes in goes out.
+    /// An empty sequence, which is the identity.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{Forward, Sequential}};
@@ -118,7 +118,7 @@ impl Sequential {
         Sequential::default()
     }
 
-    /// These layers and one more.
+    /// Appends a layer, and returns the sequence.
     ///
     /// ```
     /// use cotangent::nn::{Linear, ReLU, Sequential};
@@ -134,7 +134,7 @@ impl Sequential {
         self
     }
 
-    /// These layers and a closure as one more.
+    /// Appends a closure as a layer, and returns the sequence.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{Forward, Sequential}};
@@ -150,7 +150,7 @@ impl Sequential {
         self.add(Lambda(layer))
     }
 
-    /// Puts one more layer at the end.
+    /// Appends a layer.
     ///
     /// ```
     /// use cotangent::nn::{Linear, Sequential};
@@ -177,7 +177,7 @@ impl Sequential {
     }
 }
 
-// By hand, as the derived names would begin with the field's.
+// Written by hand, because derived names would begin with the field's name.
 impl Visit for Sequential {
     fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
         visitor.enter("Sequential");
@@ -205,7 +205,7 @@ impl Forward for Sequential {
     }
 }
 
-/// The kinds of the layers; their values are in the layers.
+/// The kinds of the layers, without their values.
 impl fmt::Debug for Sequential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut kinds = Vec::new();

@@ -2,11 +2,13 @@
 
 use super::{Forward, Module, Parameter, Training, init, layer};
 use crate::error::bail;
+use crate::layout::{Dim, Sizes};
 use crate::options::options;
-use crate::{BagMode, Dim, InterpolateMode, InterpolateOptions, Result, Shape, Sizes, Tensor};
+use crate::options::{BagMode, InterpolateMode, InterpolateOptions};
+use crate::{Result, Shape, Tensor};
 
 options! {
-    /// The options of [`Upsample`]: a size or a factor must be given.
+    /// The options of [`Upsample`]: either `size` or `scale_factor` must be given.
     ///
     /// ```
     /// use cotangent::nn::{Upsample, UpsampleOptions};
@@ -14,20 +16,20 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct UpsampleOptions {
-        /// The new sizes of the dimensions behind the channels; one for all, or one for each.
+        /// The output size of the spatial dimensions: one number for all, or one for each.
         size: Option<Shape> = None,
-        /// By what these sizes are multiplied.
+        /// The factor by which these sizes are multiplied.
         scale_factor: Option<Vec<f64>> = None,
-        /// How new elements are found.
+        /// The interpolation mode.
         mode: InterpolateMode = InterpolateMode::Nearest,
-        /// Whether the outermost elements keep their places.
+        /// Whether the corner elements of input and output are aligned.
         align_corners: Option<bool> = None,
-        /// Whether the factor is computed anew from the sizes.
+        /// Whether the factor is recomputed from the sizes.
         recompute_scale_factor: Option<bool> = None,
     }
 }
 
-/// Images, volumes or sequences in another size: [`Tensor::interpolate`] as a layer.
+/// Resizes sequences, images or volumes: [`Tensor::interpolate`] as a layer.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, Upsample, UpsampleOptions}};
@@ -43,17 +45,18 @@ pub struct Upsample {
 
 #[layer]
 impl Upsample {
-    /// To a size, or by a factor.
+    /// Resizes sequences, images or volumes to `size` or by `scale_factor`.
     ///
     /// ```
     /// assert!(cotangent::nn::Upsample::new().is_err());
     /// ```
     ///
     /// # Errors
-    /// If both or neither of them are given.
+    /// If both or neither are given.
     pub fn new(options: impl Into<UpsampleOptions>) -> Result<Upsample> {
         if options.size.is_some() == options.scale_factor.is_some() {
-            bail!(Value, "Upsample", "a size or a factor must be given, and not both");
+            let given = if options.size.is_some() { "both" } else { "neither" };
+            bail!(Value, "Upsample", "expected either size or scale_factor, got {given}");
         }
         Ok(Upsample { options })
     }
@@ -68,9 +71,9 @@ impl Forward for Upsample {
     }
 }
 
-/// Layers of one number.
+/// Layers with one number as their option.
 macro_rules! of_a_number {
-    ($($(#[doc = $doc:literal])+ $name:ident($number:ident) => $method:ident, $from:literal, $to:literal;)+) => {$(
+    ($($(#[doc = $doc:tt])+ $name:ident($number:ident) => $method:ident, $from:literal, $to:literal;)+) => {$(
         $(#[doc = $doc])+
         ///
         /// ```
@@ -86,7 +89,7 @@ macro_rules! of_a_number {
 
         #[layer]
         impl $name {
-            /// With this number.
+            $(#[doc = $doc])+
             ///
             /// ```
             #[doc = concat!("let layer = cotangent::nn::", stringify!($name), "::new(2)?;")]
@@ -94,7 +97,7 @@ macro_rules! of_a_number {
             /// ```
             ///
             /// # Errors
-            /// None: whether the number fits is seen when the layer is used.
+            /// None. The argument is checked when the layer is called.
             pub fn new($number: usize) -> Result<$name> {
                 Ok($name { $number })
             }
@@ -109,15 +112,15 @@ macro_rules! of_a_number {
     )+};
 }
 of_a_number! {
-    /// Groups of channels made the pixels of one that is higher and wider.
+    /// Rearranges `[.., C · r², H, W]` into `[.., C, H · r, W · r]`, with the upscale factor `r`.
     PixelShuffle(upscale_factor) => pixel_shuffle, "[1, 4, 2, 3]", "[1, 1, 4, 6]";
-    /// The inverse of [`PixelShuffle`].
+    /// The inverse of [`PixelShuffle`]: rearranges `[.., C, H · r, W · r]` into `[.., C · r², H, W]`.
     PixelUnshuffle(downscale_factor) => pixel_unshuffle, "[1, 1, 4, 6]", "[1, 4, 2, 3]";
-    /// Channels in another order: the first of each group, then the second of each, and so on.
+    /// Interleaves groups of channels: the first channel of each group, then the second of each, and so on.
     ChannelShuffle(groups) => channel_shuffle, "[1, 4, 2]", "[1, 4, 2]";
 }
 
-/// One dimension as several.
+/// Splits a dimension into several.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, Unflatten}};
@@ -133,7 +136,7 @@ pub struct Unflatten {
 
 #[layer]
 impl Unflatten {
-    /// This dimension, into these sizes; one of them may be -1.
+    /// Splits `dim` into dimensions of the sizes `unflattened_size`, of which one may be -1.
     ///
     /// ```
     /// let layer = cotangent::nn::Unflatten::new(1, [3, 32, 32])?;
@@ -141,7 +144,7 @@ impl Unflatten {
     /// ```
     ///
     /// # Errors
-    /// None: whether the sizes fit is seen when the layer is used.
+    /// None. The sizes are checked when the layer is called.
     pub fn new(dim: impl Into<Dim>, unflattened_size: impl Into<Sizes>) -> Result<Unflatten> {
         Ok(Unflatten { dim: dim.0, sizes: unflattened_size })
     }
@@ -163,12 +166,12 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct BilinearOptions {
-        /// Whether there is a bias.
+        /// Whether to add a learned bias.
         bias: bool = true,
     }
 }
 
-/// `x1ᵀ W x2 + b`, over the last dimensions of two inputs. It is no [`Forward`], which has one.
+/// A bilinear layer: `x1ᵀ W x2 + b` over the last dimensions of two inputs. It does not implement [`Forward`], which takes one.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::Bilinear};
@@ -178,14 +181,14 @@ options! {
 /// ```
 #[derive(Debug, Module)]
 pub struct Bilinear {
-    /// Of shape `[outputs, inputs1, inputs2]`; uniform in ±1/√inputs1 at first, and so is the bias.
+    /// Of shape `[out_features, in1_features, in2_features]`. Weight and bias are initialised uniformly in ±1/√in1_features.
     pub weight: Parameter,
-    /// Of shape `[outputs]`.
+    /// Of shape `[out_features]`.
     pub bias: Option<Parameter>,
 }
 
 impl Bilinear {
-    /// From two inputs of these sizes.
+    /// A bilinear layer from `in1_features` and `in2_features` to `out_features`.
     ///
     /// ```
     /// assert_eq!(cotangent::nn::Bilinear::new(2, 3, 4)?.weight.shape(), [4, 2, 3]);
@@ -222,7 +225,7 @@ impl Bilinear {
         Ok(Bilinear { weight: Parameter::new(weight)?, bias: options.into().bias.then(bias).transpose()? })
     }
 
-    /// What comes out for two inputs.
+    /// Computes the output for two inputs.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::Bilinear};
@@ -232,7 +235,7 @@ impl Bilinear {
     /// ```
     ///
     /// # Errors
-    /// If they do not fit.
+    /// If the shapes or dtypes do not fit.
     #[track_caller]
     pub fn forward(&self, input1: &Tensor, input2: &Tensor) -> Result<Tensor> {
         input1.bilinear(input2, &self.weight, self.bias.as_deref())
@@ -240,30 +243,30 @@ impl Bilinear {
 }
 
 options! {
-    /// The options of [`EmbeddingBag::new_with`]. A mode stands for itself.
+    /// The options of [`EmbeddingBag::new_with`]. A mode can be passed in their place.
     ///
     /// ```
-    /// use cotangent::{BagMode, nn::{EmbeddingBag, EmbeddingBagOptions}};
-    /// let bags = EmbeddingBag::new_with(10, 4, EmbeddingBagOptions::new().mode(BagMode::Max))?;
+    /// use cotangent::{nn::{EmbeddingBag, EmbeddingBagLayerOptions}, options::BagMode};
+    /// let bags = EmbeddingBag::new_with(10, 4, EmbeddingBagLayerOptions::new().mode(BagMode::Max))?;
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    pub struct EmbeddingBagOptions {
-        /// What becomes of the vectors in a bag.
+    pub struct EmbeddingBagLayerOptions {
+        /// How the vectors of a bag are reduced.
         mode: BagMode = BagMode::Mean,
         /// Whether the last offset is the end of the last bag.
         include_last_offset: bool = false,
-        /// An index that does not count.
+        /// An index that the reduction ignores.
         padding_idx: Option<i64> = None,
     }
 }
 
-impl From<BagMode> for EmbeddingBagOptions {
-    fn from(mode: BagMode) -> EmbeddingBagOptions {
-        EmbeddingBagOptions::new().mode(mode)
+impl From<BagMode> for EmbeddingBagLayerOptions {
+    fn from(mode: BagMode) -> EmbeddingBagLayerOptions {
+        EmbeddingBagLayerOptions::new().mode(mode)
     }
 }
 
-/// A table of vectors, of which those of each bag are added up, or their mean or maximum is taken. Bags are rows.
+/// An embedding whose vectors are reduced over each bag of indices by sum, mean or maximum. Bags are rows of the indices.
 ///
 /// ```
 /// use cotangent::{nn::{EmbeddingBag, Forward}, tensor};
@@ -273,15 +276,16 @@ impl From<BagMode> for EmbeddingBagOptions {
 /// ```
 #[derive(Debug, Module)]
 pub struct EmbeddingBag {
-    /// Of shape `[num_embeddings, embedding_dim]`; standard normal at first, but for the padding, which is zero.
+    /// Of shape `[num_embeddings, embedding_dim]`; initialised from the standard normal distribution, with zeros at
+    /// `padding_idx`.
     pub weight: Parameter,
     #[module(skip)]
-    options: EmbeddingBagOptions,
+    options: EmbeddingBagLayerOptions,
 }
 
 #[layer]
 impl EmbeddingBag {
-    /// A table of `num_embeddings` vectors of `embedding_dim` numbers.
+    /// An embedding of `num_embeddings` vectors of size `embedding_dim`, reduced over each bag of indices.
     ///
     /// ```
     /// assert_eq!(cotangent::nn::EmbeddingBag::new(100, 16)?.weight.shape(), [100, 16]);
@@ -289,11 +293,11 @@ impl EmbeddingBag {
     /// ```
     ///
     /// # Errors
-    /// If there is no vector for the padding.
+    /// If `padding_idx` is out of range, or memory runs out.
     pub fn new(
         num_embeddings: usize,
         embedding_dim: usize,
-        options: impl Into<EmbeddingBagOptions>,
+        options: impl Into<EmbeddingBagLayerOptions>,
     ) -> Result<EmbeddingBag> {
         let mut weight = init::normal([num_embeddings, embedding_dim], 0.0, 1.0)?;
         if let Some(padding) = options.padding_idx {
@@ -303,7 +307,7 @@ impl EmbeddingBag {
         Ok(EmbeddingBag { weight: Parameter::new(weight)?, options })
     }
 
-    /// As [`forward`](Forward::forward), for bags that begin at these places of a row of indices.
+    /// As [`forward`](Forward::forward), for bags that begin at `offsets` in a vector of indices.
     ///
     /// ```
     /// use cotangent::{nn::EmbeddingBag, tensor};
@@ -321,8 +325,8 @@ impl EmbeddingBag {
         offsets: Option<&Tensor>,
         per_sample_weights: Option<&Tensor>,
     ) -> Result<Tensor> {
-        let EmbeddingBagOptions { mode, include_last_offset, padding_idx } = self.options;
-        let options = crate::EmbeddingBagOptions::new().mode(mode).include_last_offset(include_last_offset);
+        let EmbeddingBagLayerOptions { mode, include_last_offset, padding_idx } = self.options;
+        let options = crate::options::EmbeddingBagOptions::new().mode(mode).include_last_offset(include_last_offset);
         let options = options.padding_idx(padding_idx).offsets(offsets).per_sample_weights(per_sample_weights);
         indices.embedding_bag_with(&self.weight, options)
     }
@@ -335,9 +339,9 @@ impl Forward for EmbeddingBag {
     }
 }
 
-/// Layers that drop something in training.
+/// Layers that drop elements or channels in training.
 macro_rules! dropouts {
-    ($($(#[doc = $doc:literal])+ $name:ident => $method:ident, $shape:literal;)+) => {$(
+    ($($(#[doc = $doc:tt])+ $name:ident => $method:ident, $shape:literal;)+) => {$(
         $(#[doc = $doc])+
         ///
         /// ```
@@ -357,17 +361,17 @@ macro_rules! dropouts {
 
         #[layer]
         impl $name {
-            /// With probability `p`.
+            $(#[doc = $doc])+
             ///
             /// ```
             #[doc = concat!("assert!(cotangent::nn::", stringify!($name), "::new(1.5).is_err());")]
             /// ```
             ///
             /// # Errors
-            /// If `p` is not a probability.
+            /// If `p` is not in [0, 1].
             pub fn new(#[default(0.5)] p: f64) -> Result<$name> {
                 if !(0.0..=1.0).contains(&p) {
-                    bail!(Value, stringify!($name), "{p} is not a probability");
+                    bail!(Value, stringify!($name), "dropout probability p must be in [0, 1], got {p}");
                 }
                 Ok($name { p, training: Training::default() })
             }
@@ -382,14 +386,14 @@ macro_rules! dropouts {
     )+};
 }
 dropouts! {
-    /// In training, sets whole channels of sequences to zero at random.
+    /// In training, sets whole channels of sequences to zero with probability `p`.
     Dropout1d => dropout1d_with, "[2, 3, 4]";
-    /// In training, sets whole channels of images to zero at random.
+    /// In training, sets whole channels of images to zero with probability `p`.
     Dropout2d => dropout2d_with, "[2, 3, 4, 4]";
-    /// In training, sets whole channels of volumes to zero at random.
+    /// In training, sets whole channels of volumes to zero with probability `p`.
     Dropout3d => dropout3d_with, "[2, 3, 4, 4, 4]";
-    /// In training, dropout that keeps mean and variance, for networks of [`SELU`](super::SELU).
+    /// Dropout with probability `p` that keeps mean and variance, for networks with [`SELU`](super::SELU).
     AlphaDropout => alpha_dropout_with, "[2, 3]";
-    /// As [`AlphaDropout`], of whole channels.
+    /// As [`AlphaDropout`], for whole channels.
     FeatureAlphaDropout => feature_alpha_dropout_with, "[2, 3, 4]";
 }

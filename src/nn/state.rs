@@ -1,4 +1,4 @@
-//! Taking over saved values: everything is checked before anything is changed.
+//! Loading saved values. Everything is checked before anything is changed.
 
 use super::tied::check_whole;
 use super::{Module, Part, PartMut, Visitor};
@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
-/// Which names must be there.
+/// Which names must be present.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequiredNames {
     /// All of the module's, and no others.
@@ -73,7 +73,7 @@ pub(crate) fn take_over<M: Module + ?Sized>(
         bail!(
             Format,
             OP,
-            "no name fits: the module has {}; the dictionary has {}",
+            "no name matches: the module has {}; the dictionary has {}",
             listed(&report.missing),
             listed(&report.unexpected)
         );
@@ -81,7 +81,7 @@ pub(crate) fn take_over<M: Module + ?Sized>(
     let mut done = Ok(());
     module.visit_mut(&mut Visitor::new(&mut |name, part| {
         let Some(value) = values.get(name) else { return };
-        // The bytes are the dictionary's until one of the two is changed.
+        // The memory is shared with the dictionary until one of the two is changed.
         let set = match part {
             PartMut::Param(parameter) => parameter.put(value),
             PartMut::Buffer(buffer) => {
@@ -99,7 +99,7 @@ pub(crate) fn take_over<M: Module + ?Sized>(
     Ok(report)
 }
 
-/// Handles of one parameter that got equal values share them.
+/// Makes the handles of a parameter, which got equal values, share one tensor.
 fn tie_again<M: Module + ?Sized>(module: &mut M) {
     drop(module.parameters_mut());
 }
@@ -108,7 +108,7 @@ struct LoadPlan {
     /// The new value for each name of the module that gets one.
     values: HashMap<String, Tensor>,
     report: LoadReport,
-    /// What cannot be loaded whichever names must be there.
+    /// Errors that do not depend on which names must be present.
     faults: Vec<String>,
 }
 
@@ -124,7 +124,7 @@ fn plan<M: Module + ?Sized>(module: &M, dict: &StateDict) -> Result<LoadPlan> {
     }));
     let mut plan = LoadPlan { values: HashMap::new(), report: LoadReport::default(), faults: Vec::new() };
     for (name, tensor, id) in &own {
-        // A parameter with several names is there if one of them is.
+        // A parameter with several names is present if one of them is.
         let tied = id.and_then(|id| names.get(&id)).map_or(&[][..], Vec::as_slice);
         let given = dict.get(name).or_else(|| tied.iter().find_map(|name| dict.get(name)));
         let Some(value) = given else {
@@ -132,9 +132,9 @@ fn plan<M: Module + ?Sized>(module: &M, dict: &StateDict) -> Result<LoadPlan> {
             continue;
         };
         if value.shape() != tensor.shape() {
-            plan.faults.push(format!("{name} has shape {:?}, the module's has {:?}", value.shape(), tensor.shape()));
+            plan.faults.push(format!("{name} must have shape {:?}, got {:?}", tensor.shape(), value.shape()));
         } else if value.dtype() != tensor.dtype() {
-            plan.faults.push(format!("{name} is {}, the module's is {}", value.dtype(), tensor.dtype()));
+            plan.faults.push(format!("{name} must be {}, got {}", tensor.dtype(), value.dtype()));
         } else if let Some(other) = differing(dict, tied, value)? {
             plan.faults.push(format!("{name} and {other} are one parameter, but their values differ"));
         } else {
@@ -153,7 +153,7 @@ fn differing<'n>(dict: &StateDict, names: &'n [String], value: &Tensor) -> Resul
     for name in names {
         if let Some(other) = dict.get(name)
             && !other.is_same(value)
-            // Unlike `equal`, this takes NaN for the same as NaN.
+            // Unlike `equal`, this treats NaN as equal to NaN.
             && !(other.shape() == value.shape() && other.allclose_with(value, (0.0, 0.0))?)
         {
             return Ok(Some(name));
@@ -162,8 +162,8 @@ fn differing<'n>(dict: &StateDict, names: &'n [String], value: &Tensor) -> Resul
     Ok(None)
 }
 
-/// Saves a module's parameters and buffers as a safetensors file, by way of a temporary file: the file at `path` is the
-/// old or the new one, never half of it.
+/// Saves a module's parameters and buffers as a safetensors file. A temporary file is written first and renamed, so `path`
+/// never holds an incomplete file.
 ///
 /// ```
 /// use cotangent::nn::{self, Linear};

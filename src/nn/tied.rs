@@ -1,7 +1,7 @@
-//! One parameter in several places of a module.
+//! Parameters that several parts of a module share.
 //!
-//! Two handles of one parameter hold the same tensor: one gradient, one update. As tensors are values, they would part at
-//! the first write; whoever changes parameters goes through [`parameters_mut`], which keeps them together.
+//! All handles of a parameter hold the same tensor: one gradient, one update. Tensors are values, so a write through one
+//! handle would separate them. Code that changes parameters uses [`parameters_mut`], which updates all handles.
 
 use super::{Module, Parameter, Part, PartMut, Visitor};
 use crate::error::{bail, named, placed};
@@ -9,8 +9,7 @@ use crate::{Result, Tensor};
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
-/// A parameter of a module, to be changed. Other places of the module that are tied to it get its values when this is
-/// dropped.
+/// A parameter of a module, to be changed. The other handles in the module get its values when this is dropped.
 ///
 /// ```
 /// use cotangent::nn::{Linear, Module};
@@ -46,7 +45,7 @@ impl ParameterMut<'_> {
     /// As [`Parameter::set_requires_grad`], for all handles of the parameter.
     ///
     /// # Errors
-    /// If it is tied to a place outside of the module.
+    /// If there is a handle outside the module.
     #[track_caller]
     pub fn set_requires_grad(&mut self, requires_grad: bool) -> Result<()> {
         let op = "set_requires_grad";
@@ -56,7 +55,7 @@ impl ParameterMut<'_> {
     /// As [`Parameter::update`], for all handles of the parameter.
     ///
     /// # Errors
-    /// As there, and if it is tied to a place outside of the module.
+    /// As there, and if there is a handle outside the module.
     #[track_caller]
     pub fn update(&mut self, f: impl FnOnce(&mut Tensor) -> Result<()>) -> Result<()> {
         placed(self.check_whole("update").and_then(|()| self.parameter.change(f)))
@@ -65,18 +64,18 @@ impl ParameterMut<'_> {
     /// As [`Parameter::set`], for all handles of the parameter.
     ///
     /// # Errors
-    /// As there, and if it is tied to a place outside of the module.
+    /// As there, and if there is a handle outside the module.
     #[track_caller]
     pub fn set(&mut self, values: &Tensor) -> Result<()> {
         named("set", self.check_whole("set").and_then(|()| self.parameter.put(values)))
     }
 
-    /// Refuses a parameter that is tied to a place outside of the module, which would keep the old values.
+    /// Fails if there is a handle outside the module, which would keep the old value.
     pub(crate) fn check_whole(&self, op: &'static str) -> Result<()> {
         check_handles(op, &self.name, self.parameter, 1 + self.others.len())
     }
 
-    /// Lets go of the other handles to the tensor, so that it can be changed where it lies.
+    /// Replaces the tensor in the other handles by a placeholder, so that it can be changed in place.
     pub(crate) fn release_others(&mut self) {
         let placeholder = Tensor::zeros(()).ok();
         for other in &mut self.others {
@@ -114,15 +113,15 @@ fn check_handles(op: &'static str, name: &str, parameter: &Parameter, inside: us
         bail!(
             Value,
             op,
-            "{name} is tied to {} places outside of this module, which would keep the old values: change it through the \
-             module that holds them all",
+            "{name} is tied to {} handles outside this module, which would keep the old value: change it through the module \
+             that holds all of them",
             parameter.handles() - inside
         );
     }
     Ok(())
 }
 
-/// Refuses a module of which a parameter is tied to a place outside.
+/// Fails if a parameter of the module has a handle outside it.
 pub(crate) fn check_whole<M: Module + ?Sized>(op: &'static str, module: &M) -> Result<()> {
     let mut inside: HashMap<usize, (String, &Parameter, usize)> = HashMap::new();
     module.visit(&mut Visitor::new(&mut |name, part| {

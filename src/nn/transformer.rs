@@ -1,15 +1,15 @@
-//! The layers of transformers, and stacks of them.
+//! Transformer layers, and stacks of them.
 
 use super::{
-    AttendOptions, Dropout, Forward, LayerNorm, LayerNormOptions, Linear, LinearOptions, Module, MultiheadAttention,
-    MultiheadAttentionOptions, layer,
+    AttendOptions, Dropout, Forward, LayerNorm, LayerNormLayerOptions, Linear, LinearOptions, Module,
+    MultiheadAttention, MultiheadAttentionOptions, layer,
 };
 use crate::ops::choices;
 use crate::options::options;
 use crate::{Result, Tensor};
 
 choices! {
-    /// What stands between the two linear layers of a transformer's layer.
+    /// The activation between the two linear layers of a transformer layer.
     ///
     /// ```
     /// use cotangent::nn::{TransformerActivation, TransformerEncoderLayer};
@@ -27,7 +27,7 @@ choices! {
 
 options! {
     /// The options of [`TransformerEncoderLayer::new_with`], [`TransformerDecoderLayer::new_with`] and
-    /// [`Transformer::new_with`]. A [`TransformerActivation`] stands for itself.
+    /// [`Transformer::new_with`]. A [`TransformerActivation`] can be passed in their place.
     ///
     /// ```
     /// use cotangent::nn::{TransformerEncoderLayer, TransformerLayerOptions};
@@ -36,19 +36,19 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct TransformerLayerOptions {
-        /// The size between the two linear layers.
+        /// The hidden size of the feed-forward network.
         dim_feedforward: usize = 2048,
-        /// The probability with which elements are dropped in training.
+        /// The dropout probability in training.
         dropout: f64 = 0.1,
-        /// What stands between the two linear layers.
+        /// The activation of the feed-forward network.
         activation: TransformerActivation = TransformerActivation::Relu,
-        /// Added to variances.
+        /// Added to the variance in layer norms.
         layer_norm_eps: f64 = 1e-5,
         /// Whether inputs and outputs are `[batch, steps, size]` rather than `[steps, batch, size]`.
         batch_first: bool = false,
-        /// Whether each part normalises its input, rather than the sum of its input and its result.
+        /// Whether the layer norm is applied to the input of each part (pre-norm), rather than to the residual sum (post-norm).
         norm_first: bool = false,
-        /// Whether there are biases.
+        /// Whether attention, linear layers and layer norms have biases.
         bias: bool = true,
     }
 }
@@ -70,7 +70,7 @@ impl TransformerLayerOptions {
     }
 
     fn norm(&self, d_model: usize) -> Result<LayerNorm> {
-        LayerNorm::new_with(d_model, LayerNormOptions::new().eps(self.layer_norm_eps).bias(self.bias))
+        LayerNorm::new_with(d_model, LayerNormLayerOptions::new().eps(self.layer_norm_eps).bias(self.bias))
     }
 }
 
@@ -83,7 +83,7 @@ impl TransformerActivation {
     }
 }
 
-/// Attention of a sequence to itself and two linear layers, each beside a residual connection.
+/// A transformer encoder layer: self-attention and a feed-forward network, each with a residual connection and a layer norm.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, TransformerEncoderLayer}};
@@ -93,15 +93,15 @@ impl TransformerActivation {
 /// ```
 #[derive(Debug, Module)]
 pub struct TransformerEncoderLayer {
-    /// The attention.
+    /// The self-attention.
     pub self_attn: MultiheadAttention,
-    /// The first linear layer.
+    /// The first linear layer of the feed-forward network.
     pub linear1: Linear,
-    /// The second.
+    /// The second linear layer.
     pub linear2: Linear,
-    /// The norm that belongs to the attention.
+    /// The layer norm of the self-attention.
     pub norm1: LayerNorm,
-    /// The norm that belongs to the linear layers.
+    /// The layer norm of the feed-forward network.
     pub norm2: LayerNorm,
     dropout: Dropout,
     norm_first: bool,
@@ -111,7 +111,8 @@ pub struct TransformerEncoderLayer {
 
 #[layer]
 impl TransformerEncoderLayer {
-    /// For vectors of `d_model` numbers, with `nhead` heads.
+    /// A transformer encoder layer over vectors of size `d_model`, with `nhead` heads: self-attention and a feed-forward network,
+    /// each with a residual connection and a layer norm.
     ///
     /// ```
     /// use cotangent::nn::{Module, TransformerEncoderLayer, TransformerLayerOptions};
@@ -121,7 +122,7 @@ impl TransformerEncoderLayer {
     /// ```
     ///
     /// # Errors
-    /// If `d_model` is no multiple of `nhead`, or `dropout` is not a probability.
+    /// If `d_model` is not a positive multiple of `nhead`, or `dropout` is not in [0, 1].
     pub fn new(
         d_model: usize,
         nhead: usize,
@@ -139,7 +140,7 @@ impl TransformerEncoderLayer {
         })
     }
 
-    /// With masks for the attention: see [`AttendOptions`].
+    /// The forward pass with attention masks: see [`AttendOptions`].
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{AttendOptions, TransformerEncoderLayer}};
@@ -171,7 +172,7 @@ impl Forward for TransformerEncoderLayer {
     }
 }
 
-/// A part beside a residual connection, with the norm before the part or after the sum.
+/// A part with a residual connection around it, with the norm before the part or after the sum.
 fn residual(
     x: &Tensor,
     norm: &LayerNorm,
@@ -181,7 +182,8 @@ fn residual(
     if norm_first { x.add(&part(&norm.forward(x)?)?) } else { norm.forward(&x.add(&part(x)?)?) }
 }
 
-/// As [`TransformerEncoderLayer`], with attention to the results of an encoder in between.
+/// A transformer decoder layer: self-attention, attention to the output of an encoder, and a feed-forward network, each with a
+/// residual connection and a layer norm.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::TransformerDecoderLayer};
@@ -192,19 +194,19 @@ fn residual(
 /// ```
 #[derive(Debug, Module)]
 pub struct TransformerDecoderLayer {
-    /// The attention of the target to itself.
+    /// The self-attention of the target.
     pub self_attn: MultiheadAttention,
     /// The attention of the target to the memory.
     pub multihead_attn: MultiheadAttention,
-    /// The first linear layer.
+    /// The first linear layer of the feed-forward network.
     pub linear1: Linear,
-    /// The second.
+    /// The second linear layer.
     pub linear2: Linear,
-    /// The norm that belongs to the first attention.
+    /// The layer norm of the self-attention.
     pub norm1: LayerNorm,
-    /// The norm that belongs to the second.
+    /// The layer norm of the attention to the memory.
     pub norm2: LayerNorm,
-    /// The norm that belongs to the linear layers.
+    /// The layer norm of the feed-forward network.
     pub norm3: LayerNorm,
     dropout: Dropout,
     norm_first: bool,
@@ -213,7 +215,7 @@ pub struct TransformerDecoderLayer {
 }
 
 impl TransformerDecoderLayer {
-    /// For vectors of `d_model` numbers, with `nhead` heads.
+    /// A transformer decoder layer over vectors of size `d_model`, with `nhead` heads.
     ///
     /// ```
     /// use cotangent::nn::{Module, TransformerDecoderLayer};
@@ -222,7 +224,7 @@ impl TransformerDecoderLayer {
     /// ```
     ///
     /// # Errors
-    /// If `d_model` is no multiple of `nhead`.
+    /// If `d_model` is not a positive multiple of `nhead`.
     #[track_caller]
     pub fn new(d_model: usize, nhead: usize) -> Result<TransformerDecoderLayer> {
         TransformerDecoderLayer::new_with(d_model, nhead, TransformerLayerOptions::new())
@@ -237,7 +239,7 @@ impl TransformerDecoderLayer {
     /// ```
     ///
     /// # Errors
-    /// As there; also if `dropout` is not a probability.
+    /// As there; also if `dropout` is not in [0, 1].
     #[track_caller]
     pub fn new_with(
         d_model: usize,
@@ -259,7 +261,7 @@ impl TransformerDecoderLayer {
         })
     }
 
-    /// The target after it has looked at itself and at the memory.
+    /// Computes the output for `target`, which attends to itself and to `memory`.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::TransformerDecoderLayer};
@@ -275,7 +277,7 @@ impl TransformerDecoderLayer {
         self.forward_with(target, memory, AttendOptions::new(), AttendOptions::new())
     }
 
-    /// As [`forward`](Self::forward), with masks for the attention of the target to itself and to the memory.
+    /// As [`forward`](Self::forward), with masks: `own` for the self-attention, `other` for the attention to `memory`.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{AttendOptions, TransformerDecoderLayer}};
@@ -308,7 +310,7 @@ impl TransformerDecoderLayer {
     }
 }
 
-/// Layers of an encoder, one after the other, and a norm at the end if there is one.
+/// A stack of encoder layers, with an optional layer norm at the end.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, TransformerEncoder, TransformerEncoderLayer}};
@@ -321,12 +323,12 @@ impl TransformerDecoderLayer {
 pub struct TransformerEncoder {
     /// The layers.
     pub layers: Vec<TransformerEncoderLayer>,
-    /// The norm at the end.
+    /// The layer norm at the end.
     pub norm: Option<LayerNorm>,
 }
 
 impl TransformerEncoder {
-    /// With masks for the attention: see [`AttendOptions`].
+    /// The forward pass with attention masks: see [`AttendOptions`].
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{AttendOptions, TransformerEncoder, TransformerEncoderLayer}};
@@ -356,7 +358,7 @@ impl Forward for TransformerEncoder {
     }
 }
 
-/// Layers of a decoder, one after the other, and a norm at the end if there is one.
+/// A stack of decoder layers, with an optional layer norm at the end.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{TransformerDecoder, TransformerDecoderLayer}};
@@ -368,12 +370,12 @@ impl Forward for TransformerEncoder {
 pub struct TransformerDecoder {
     /// The layers.
     pub layers: Vec<TransformerDecoderLayer>,
-    /// The norm at the end.
+    /// The layer norm at the end.
     pub norm: Option<LayerNorm>,
 }
 
 impl TransformerDecoder {
-    /// The target after all layers have looked at the memory.
+    /// Computes the output for `target`, which attends to itself and to `memory` in every layer.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{TransformerDecoder, TransformerDecoderLayer}};
@@ -389,7 +391,7 @@ impl TransformerDecoder {
         self.forward_with(target, memory, AttendOptions::new(), AttendOptions::new())
     }
 
-    /// As [`forward`](Self::forward), with masks for the attention of the target to itself and to the memory.
+    /// As [`forward`](Self::forward), with masks: `own` for the self-attention, `other` for the attention to `memory`.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{AttendOptions, TransformerDecoder, TransformerDecoderLayer}};
@@ -418,7 +420,7 @@ impl TransformerDecoder {
     }
 }
 
-/// An encoder and a decoder, both with a norm at the end.
+/// A transformer: an encoder and a decoder, both with a layer norm at the end.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Transformer, TransformerLayerOptions}};
@@ -429,14 +431,14 @@ impl TransformerDecoder {
 /// ```
 #[derive(Debug, Module)]
 pub struct Transformer {
-    /// What reads the source.
+    /// The encoder of the source.
     pub encoder: TransformerEncoder,
-    /// What writes the target.
+    /// The decoder of the target.
     pub decoder: TransformerDecoder,
 }
 
 impl Transformer {
-    /// Of vectors of `d_model` numbers, with `nhead` heads and so many layers on either side.
+    /// A transformer over vectors of size `d_model`, with `nhead` heads and the given numbers of layers.
     ///
     /// ```
     /// use cotangent::nn::{Module, Transformer, TransformerLayerOptions};
@@ -447,7 +449,7 @@ impl Transformer {
     /// ```
     ///
     /// # Errors
-    /// If `d_model` is no multiple of `nhead`, or `dropout` is not a probability.
+    /// If `d_model` is not a positive multiple of `nhead`, or `dropout` is not in [0, 1].
     #[track_caller]
     pub fn new_with(
         d_model: usize,
@@ -467,7 +469,7 @@ impl Transformer {
         })
     }
 
-    /// What the decoder makes of the target when it looks at the source.
+    /// Encodes `source`, and decodes `target`, which attends to it.
     ///
     /// ```
     /// use cotangent::{Tensor, nn::{Transformer, TransformerLayerOptions}};

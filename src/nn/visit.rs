@@ -1,4 +1,4 @@
-//! A walk over what a module is made of, each part under its name.
+//! Visiting the parts of a module, each with its name.
 
 use super::module::Module;
 use super::parameter::{Buffer, Parameter};
@@ -7,7 +7,7 @@ use crate::error::bail;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
-/// A piece of a module, as a visit comes by it.
+/// A part of a module, as a visitor sees it.
 ///
 /// ```
 /// use cotangent::nn::{Linear, Part, Visit, Visitor};
@@ -23,17 +23,17 @@ use std::fmt::Write;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Part<'a> {
-    /// A module begins: the name of its type. What comes under its name and further down belongs to it.
+    /// The start of a module, with the name of its type. Parts under its name belong to it.
     Module(&'static str),
-    /// A tensor that is trained.
+    /// A trainable tensor.
     Param(&'a Parameter),
     /// A tensor that belongs to the module's state but is not trained, such as a running mean.
     Buffer(&'a Buffer),
-    /// Whether a module that behaves differently in training is in training.
+    /// The training flag of a module that behaves differently in training.
     Training(bool),
 }
 
-/// A piece of a module that may be changed.
+/// A part of a module that may be changed.
 ///
 /// ```
 /// use cotangent::nn::{Linear, PartMut, Visit, Visitor};
@@ -50,17 +50,17 @@ pub enum Part<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PartMut<'a> {
-    /// A module begins.
+    /// The start of a module, with the name of its type.
     Module(&'static str),
-    /// A tensor that is trained.
+    /// A trainable tensor.
     Param(&'a mut Parameter),
     /// A tensor that belongs to the state but is not trained.
     Buffer(&'a mut Buffer),
-    /// Whether the module is in training.
+    /// The training flag of the module.
     Training(&'a mut bool),
 }
 
-/// Walks through a module, keeps the path to where it is, and shows every part to a function.
+/// Walks through a module, keeps track of the path, and calls a function for every part.
 ///
 /// ```
 /// use cotangent::nn::{Linear, Part, Sequential, Visit, Visitor};
@@ -80,12 +80,12 @@ pub struct Visitor<'v, P> {
 }
 
 impl<'v, P> Visitor<'v, P> {
-    /// A visitor that shows every part, with its full name, to `see`.
+    /// A visitor that calls `see` for every part, with its full name.
     pub fn new(see: &'v mut dyn FnMut(&str, P)) -> Self {
         Visitor { path: String::new(), see }
     }
 
-    /// Does `f` one step further down, under `name`.
+    /// Calls `f` with `name` appended to the path.
     pub fn child(&mut self, name: impl std::fmt::Display, f: impl FnOnce(&mut Self)) {
         let here = self.path.len();
         descend(&mut self.path, &name);
@@ -98,7 +98,7 @@ impl<'v, P> Visitor<'v, P> {
     }
 }
 
-/// Adds a name to a path. One function for whatever is visited.
+/// Appends a name to a path. Not generic, so that it is compiled once.
 fn descend(path: &mut String, name: &dyn std::fmt::Display) {
     let dot = if path.is_empty() { "" } else { "." };
     // Writing to a string cannot fail.
@@ -129,7 +129,7 @@ impl<'a> Visitor<'_, PartMut<'a>> {
     }
 }
 
-/// Which parameters of a module were cloned already: parameters that are tied stay tied in a
+/// The parameters of a module that were already cloned, so that tied parameters stay tied in a
 /// [deep clone](Module::deep_clone).
 ///
 /// ```
@@ -161,7 +161,7 @@ impl Ties {
     }
 }
 
-/// What a field of a module can be: a [`Parameter`], a [`Buffer`], a [`Module`], or an `Option`, `Box`, `Vec`, array or
+/// What a field of a module can hold: a [`Parameter`], a [`Buffer`], a [`Module`], or an `Option`, `Box`, `Vec`, array or
 /// `BTreeMap<String, _>` of these. `#[derive(Module)]` implements it.
 ///
 /// ```
@@ -211,7 +211,12 @@ pub trait Visit {
         Self: Sized,
     {
         let _ = ties;
-        bail!(Value, "deep_clone", "{} cannot be cloned", std::any::type_name::<Self>())
+        bail!(
+            Value,
+            "deep_clone",
+            "cannot clone {}: derive Module for it, or implement deep_clone_in",
+            std::any::type_name::<Self>()
+        )
     }
 }
 

@@ -1,11 +1,13 @@
-//! Arguments of operations, as data: what a caller from elsewhere gives, and what becomes of it in Rust.
+//! Arguments of operations as data, for tests and bindings, and their conversion to Rust types.
 
+use crate::layout::{At, Dim, Dims, Sections, Sizes, Slice};
 use crate::layout::{Cuts, Ints};
 use crate::tensor::Index;
-use crate::{At, Complex, DType, Device, Dim, Dims, Operand, Scalar, Sections, Shape, Sizes, Slice, Tensor};
+use crate::tensor::Operand;
+use crate::{Complex, DType, Device, Scalar, Shape, Tensor};
 use std::fmt;
 
-/// What can be given for a parameter.
+/// The kind of argument that a parameter takes.
 ///
 /// ```
 /// use cotangent::ops::ArgKind;
@@ -28,7 +30,7 @@ pub enum ArgKind {
     Dims,
     Sizes,
     Ints,
-    /// Several numbers, or one.
+    /// One or more numbers.
     Floats,
     Slice,
     Index,
@@ -73,7 +75,7 @@ pub enum Arg {
     Floats(Vec<f64>),
     /// A range of a dimension.
     Slice(Slice),
-    /// What stands between brackets in Python.
+    /// An index, as written between brackets in Python.
     Index(Index),
     /// An element type.
     DType(DType),
@@ -152,7 +154,7 @@ impl<T: Into<Arg>> From<Option<T>> for Arg {
     }
 }
 
-/// A type of parameters, made from an [`Arg`].
+/// A parameter type that is converted from an [`Arg`].
 ///
 /// ```
 /// use cotangent::ops::{Arg, ArgKind, FromArg};
@@ -161,16 +163,16 @@ impl<T: Into<Arg>> From<Option<T>> for Arg {
 /// assert_eq!(bool::from_arg(&Arg::from(2)), None);
 /// ```
 pub trait FromArg<'a>: Sized {
-    /// What is given for it.
+    /// The kind of argument it takes.
     const KIND: ArgKind;
-    /// What it is if nothing is given.
+    /// The default value, if there is one.
     const DEFAULT: Option<fn() -> Arg> = None;
 
-    /// The argument as this type, if it is one.
+    /// Converts the argument, or returns `None` if it is of another kind.
     fn from_arg(arg: &'a Arg) -> Option<Self>;
 }
 
-/// A number, which may be a tensor of one without a gradient.
+/// A number, or the value of a 0-dimensional tensor that does not require a gradient.
 fn number(arg: &Arg) -> Option<Scalar> {
     match arg {
         Arg::Scalar(number) => Some(*number),
@@ -276,7 +278,7 @@ impl<'a, T: FromArg<'a>> FromArg<'a> for Option<T> {
     }
 }
 
-/// As it is written in Python.
+/// Python syntax.
 impl fmt::Display for Arg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -298,7 +300,7 @@ impl fmt::Display for Arg {
     }
 }
 
-/// Defines an enum of which each value is one of some words, in Rust and for callers from elsewhere.
+/// Defines an enum whose variants have names as strings, for tests and bindings.
 macro_rules! choices {
     ($(#[$doc:meta])* pub enum $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$doc])*
@@ -309,7 +311,7 @@ macro_rules! choices {
         }
 
         impl $name {
-            /// The word for it.
+            /// The name as a string.
             pub const fn name(self) -> &'static str {
                 match self { $($name::$variant => $word,)+ }
             }
@@ -326,7 +328,7 @@ macro_rules! choices {
             fn from_arg(arg: &'a crate::ops::Arg) -> Option<Self> {
                 match arg {
                     crate::ops::Arg::Text(word) => match word.as_str() { $($word => Some($name::$variant),)+ _ => None },
-                    // What Python calls None.
+                    // Python's `None`.
                     crate::ops::Arg::None => match "none" { $($word => Some($name::$variant),)+ _ => None },
                     _ => None,
                 }

@@ -1,11 +1,12 @@
-//! The list's entries: what an operation is, as data, and how it is called with arguments that are data, too.
+//! The entries of the list of operations: descriptions of operations, and calls with arguments as data.
 
 use super::arg::{Arg, ArgKind, FromArg};
 use super::sample::{ErrorCase, Sample};
 use crate::error::{bail, err, named};
-use crate::{ReduceDims, Result, Tensor, TensorOptions};
+use crate::layout::ReduceDims;
+use crate::{Result, Tensor, TensorOptions};
 
-/// An entry of the [list of operations](super::list). It is made from the signature of the method.
+/// An entry of the [list of operations](super::list), generated from the signature of the method.
 ///
 /// ```
 /// use cotangent::ops::{self, Derivative};
@@ -16,38 +17,40 @@ use crate::{ReduceDims, Result, Tensor, TensorOptions};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Op {
-    /// The name: of the method, in messages and in drawings.
+    /// The name, as in error messages and drawings of graphs.
     pub name: &'static str,
-    /// The name of the method in Rust: the operation's own, unless that is a keyword or the name of another method.
-    pub method: &'static str,
-    /// Other names that it is known by.
+    /// The path that it is called by in Rust, in the crate: `Tensor::add`, `linalg::solve`.
+    pub path: &'static str,
+    /// Other names of the operation.
     pub aliases: &'static [&'static str],
     /// The documentation, in Markdown.
     pub docs: &'static str,
     pub(crate) params: &'static [ParamSpec],
-    /// The names of its results. `tensors` stands for any number of them.
+    /// The names of the results. `tensors` stands for any number of results.
     pub outputs: &'static [&'static str],
-    /// What kind of derivative it has.
+    /// The kind of derivative.
     pub derivative: Derivative,
-    /// Whether its result shares the memory of its first argument.
+    /// Whether the result shares the memory of the first argument.
     pub view: bool,
     /// Whether it draws random numbers.
     pub random: bool,
-    /// Whether it is about how the elements lie in memory, so that strided arguments change its result.
+    /// Whether there is a form that changes the tensor: `add_` of `add`.
+    pub in_place: bool,
+    /// Whether the result depends on the memory layout of the arguments.
     pub reads_layout: bool,
-    /// Whether its result is of `f64` whatever the dtype of its arguments.
+    /// Whether the result is `f64` for arguments of every dtype.
     pub in_f64: bool,
-    /// What becomes of a number beside integers whose dtype does not have it.
+    /// How a number is treated that the dtype of an integer tensor cannot represent.
     pub numbers: Numbers,
-    /// Whether it takes floats of `f32` and `f64` alone, and refuses half precision.
+    /// Whether it accepts only `f32` and `f64`, and refuses half precision.
     pub full_precision: bool,
-    /// Whether it treats dimensions that it is not told of alike, so that all tensors can have another one in front.
+    /// Whether it treats all other dimensions as batch dimensions, so that every tensor can have an extra leading dimension.
     pub batch: bool,
-    /// What becomes of its floats inside of an [`autocast`](crate::autocast()), on the CPU.
+    /// The policy inside of an [`autocast`](crate::autocast()) on the CPU.
     pub autocast_cpu: Option<AutocastPolicy>,
-    /// The same on GPUs.
+    /// The policy inside of an [`autocast`](crate::autocast()) on GPUs.
     pub autocast_cuda: Option<AutocastPolicy>,
-    /// How many times as large as usual its rounding errors may be.
+    /// A factor for the tolerance of its tests.
     pub tolerance: f64,
     #[cfg(feature = "samples")]
     pub(crate) samples: fn() -> Result<Vec<Sample>>,
@@ -56,7 +59,7 @@ pub struct Op {
     pub(crate) call: fn(&[Arg]) -> Result<Vec<Tensor>>,
 }
 
-/// What [`autocast`](crate::autocast()) does with the floats that an operation is given. Those of `f64` stay as they are.
+/// How [`autocast`](crate::autocast()) casts the floats of an operation. `f64` is never cast.
 ///
 /// ```
 /// use cotangent::ops::{self, AutocastPolicy};
@@ -73,13 +76,13 @@ pub enum AutocastPolicy {
     F32,
     /// They are cast to the widest dtype among them.
     Widest,
-    /// They stay as they are, and so do those of the operations that it is made of.
+    /// They are not cast, nor are those of the operations that it calls.
     Own,
-    /// The operation is refused: its gradient is not safe in half precision.
+    /// The operation is refused, because its gradient is unsafe in half precision.
     Refused,
 }
 
-/// What becomes of a number beside integers whose dtype does not have it, as of 300 beside bytes.
+/// How a number is treated that the dtype of an integer tensor cannot represent, such as 300 with `u8`.
 ///
 /// ```
 /// use cotangent::ops::{self, Numbers};
@@ -90,9 +93,9 @@ pub enum AutocastPolicy {
 pub enum Numbers {
     /// It is refused.
     Elements,
-    /// It wraps around, as results do.
+    /// It wraps around, as results of arithmetic do.
     Wrapped,
-    /// It is a float, and so are the integers.
+    /// It becomes a float, as do the integers.
     Floats,
 }
 
@@ -109,7 +112,7 @@ pub enum Derivative {
     Rule,
     /// It is zero wherever it exists.
     Zero,
-    /// None: to ask for one is an error.
+    /// None: requesting it is an error.
     None,
 }
 
@@ -127,23 +130,23 @@ pub enum Derivative {
 pub struct Param {
     /// The name.
     pub name: &'static str,
-    /// What is given for it.
+    /// The kind of argument.
     pub kind: ArgKind,
-    /// What it is if nothing is given; `None` if something must be given.
+    /// The default value; `None` if the argument is required.
     pub default: Option<fn() -> Arg>,
 }
 
-/// One parameter, or several that are one argument in Rust.
+/// One parameter, or a group of parameters that is one argument in Rust.
 #[derive(Debug)]
 pub(crate) enum ParamSpec {
     One(Param),
     Group(&'static [Param]),
 }
 
-/// Several parameters that are one argument in Rust.
+/// A group of parameters that is one argument in Rust.
 ///
 /// ```
-/// use cotangent::{ReduceDims, ops::ParamGroup};
+/// use cotangent::{ops::ParamGroup, arguments::ReduceDims};
 /// let names: Vec<&str> = ReduceDims::PARAMS.iter().map(|param| param.name).collect();
 /// assert_eq!(names, ["dim", "keepdim"]);
 /// ```
@@ -151,13 +154,13 @@ pub trait ParamGroup<'a>: Sized {
     /// The parameters.
     const PARAMS: &'static [Param];
 
-    /// The argument from as many arguments, in order.
+    /// Converts one argument per parameter, in order.
     ///
     /// # Errors
     /// If one of them is of the wrong kind.
     fn from_args(op: &'static str, args: &'a [Arg]) -> Result<Self>;
 
-    /// The arguments that this one stands for.
+    /// The arguments of the individual parameters.
     fn to_args(&self) -> Vec<Arg>;
 }
 
@@ -200,7 +203,7 @@ pub(crate) fn one<'a, T: FromArg<'a>>(op: &'static str, params: &[Param], args: 
 fn both<'p, 'a>(op: &'static str, params: &'p [Param], args: &'a [Arg], at: usize) -> Result<(&'p Param, &'a Arg)> {
     match (params.get(at), args.get(at)) {
         (Some(param), Some(arg)) => Ok((param, arg)),
-        _ => bail!(Value, op, "an argument is missing"),
+        _ => bail!(Value, op, "expected {} arguments, got {}", params.len(), args.len()),
     }
 }
 
@@ -210,10 +213,10 @@ fn wrong(op: &'static str, name: &str, kind: ArgKind, arg: &Arg) -> crate::Error
         Arg::Tensors(all) => format!("{} tensors", all.len()),
         other => format!("{other:?}"),
     };
-    err!(Value, op, "the argument {name} should be of kind {kind}, not {given}")
+    err!(Value, op, "{name} must be of kind {kind}, got {given}")
 }
 
-/// The arguments of a call, taken one after the other.
+/// The arguments of a call, converted sequentially.
 pub(crate) struct Args<'a> {
     op: &'static str,
     args: &'a [Arg],
@@ -231,7 +234,7 @@ impl<'a> Args<'a> {
 
     fn first(&mut self, name: &'static str) -> Result<&'a Arg> {
         let Some((arg, others)) = self.args.split_first() else {
-            bail!(Value, self.op, "the argument {name} is missing");
+            bail!(Value, self.op, "missing argument {name}");
         };
         self.args = others;
         Ok(arg)
@@ -243,7 +246,7 @@ impl<'a> Args<'a> {
 
     fn several(&mut self, count: usize) -> Result<&'a [Arg]> {
         let Some((args, others)) = self.args.split_at_checked(count) else {
-            bail!(Value, self.op, "arguments are missing");
+            bail!(Value, self.op, "expected {count} more arguments, got {}", self.args.len());
         };
         self.args = others;
         Ok(args)
@@ -254,7 +257,7 @@ impl<'a> Args<'a> {
 pub(crate) trait Outputs: Sized {
     fn into_tensors(result: Result<Self>) -> Result<Vec<Tensor>>;
 
-    /// `None` if there are more or fewer tensors.
+    /// `None` if the number of tensors does not match.
     fn from_tensors(tensors: Vec<Tensor>) -> Option<Self>;
 }
 
@@ -268,23 +271,24 @@ impl Outputs for Vec<Tensor> {
     }
 }
 
-/// The results of a call by another way than the operation's body.
+/// The results of a call that an interceptor computed instead of the body of the operation.
 pub(crate) type Intercepted = Option<Result<Vec<Tensor>>>;
-/// Who may have such a way: `vmap` and `autocast`.
+/// An interceptor of calls: `vmap` or `autocast`.
 pub(crate) type Intercept = fn(&Op, &[Arg]) -> Intercepted;
 
-/// Asks for the results of a call of operation `at` of a list. Errors have the operation's name.
+/// Offers a call of operation `at` of a list to an interceptor. Errors get the name of the operation.
 #[track_caller]
 pub(crate) fn intercepted(list: &[Op], at: usize, args: &[Arg], by: Intercept) -> Intercepted {
     let op = list.get(at)?;
     Some(named(op.name, by(op, args)?))
 }
 
-/// The results of an operation as its method gives them.
+/// The results of an operation in the return type of its method.
 pub(crate) fn typed<T: Outputs>(results: Result<Vec<Tensor>>) -> Result<T> {
     let results = results?;
     let count = results.len();
-    T::from_tensors(results).ok_or_else(|| err!(Value, "vmap", "{count} results are not as many as the operation has"))
+    T::from_tensors(results)
+        .ok_or_else(|| err!(Value, "vmap", "number of results must match the operation, got {count}"))
 }
 
 impl Outputs for Tensor {
@@ -326,17 +330,17 @@ impl ParamSpec {
     }
 }
 
-/// All arguments for these parameters in order, from some by position and some by name; defaults fill the rest.
+/// All arguments for these parameters in order, from positional and named ones; defaults fill the rest.
 pub(crate) fn bind(op: &'static str, params: &[&Param], positional: &[Arg], named: &[(&str, Arg)]) -> Result<Vec<Arg>> {
     if positional.len() > params.len() {
-        bail!(Value, op, "{} arguments for {} parameters", positional.len(), params.len());
+        bail!(Value, op, "expected at most {} arguments, got {}", params.len(), positional.len());
     }
     let mut args: Vec<Option<Arg>> = positional.iter().cloned().map(Some).collect();
     args.resize(params.len(), None);
     for (name, arg) in named {
         let Some(at) = params.iter().position(|param| param.name == *name) else {
             let known: Vec<&str> = params.iter().map(|param| param.name).collect();
-            bail!(Value, op, "there is no parameter {name}: there are {}", known.join(", "));
+            bail!(Value, op, "unknown parameter {name}: must be one of {}", known.join(", "));
         };
         if args[at].replace(arg.clone()).is_some() {
             bail!(Value, op, "{name} is given twice");
@@ -346,7 +350,7 @@ pub(crate) fn bind(op: &'static str, params: &[&Param], positional: &[Arg], name
         // As in Python, `None` is the default.
         (None | Some(Arg::None), Some(default)) => Ok(default()),
         (Some(arg), _) => Ok(arg),
-        (None, None) => bail!(Value, op, "the argument {} is missing", param.name),
+        (None, None) => bail!(Value, op, "missing argument {}", param.name),
     };
     args.into_iter().zip(params).map(fill).collect()
 }
@@ -364,7 +368,7 @@ impl Op {
         self.params.iter().flat_map(ParamSpec::params)
     }
 
-    /// The kinds of devices that have it. Every operation is tested on both.
+    /// The kinds of devices that support the operation. Every operation is tested on both.
     ///
     /// ```
     /// use cotangent::ops;
@@ -375,7 +379,7 @@ impl Op {
         &["cpu", "cuda"]
     }
 
-    /// Calls to be tested: their values, gradients, layouts and dtypes. With the feature `samples`.
+    /// Sample calls, of which tests check values, gradients, layouts and dtypes. Requires the feature `samples`.
     ///
     /// ```
     /// use cotangent::ops;
@@ -393,7 +397,7 @@ impl Op {
         (self.samples)()
     }
 
-    /// Calls that must fail. With the feature `samples`.
+    /// Calls that must fail. Requires the feature `samples`.
     ///
     /// ```
     /// use cotangent::ops;
@@ -412,7 +416,7 @@ impl Op {
         (self.error_cases)()
     }
 
-    /// All arguments in order, from some by position and some by name; defaults fill the rest.
+    /// All arguments in order, from positional and named ones; defaults fill the rest.
     ///
     /// ```
     /// use cotangent::{Tensor, ops::{self, Arg}};
@@ -424,7 +428,7 @@ impl Op {
     /// ```
     ///
     /// # Errors
-    /// If there are too many, a name is unknown or given twice, or something must be given and is not.
+    /// If there are too many arguments, a name is unknown or given twice, or a required argument is missing.
     pub fn bind(&self, positional: &[Arg], named: &[(&str, Arg)]) -> Result<Vec<Arg>> {
         bind(self.name, &self.params().collect::<Vec<_>>(), positional, named)
     }
@@ -441,24 +445,24 @@ impl Op {
     /// ```
     ///
     /// # Errors
-    /// As the operation's; also if an argument is of the wrong kind.
+    /// The errors of the operation; also if an argument is of the wrong kind.
     #[track_caller]
     pub fn call(&self, args: &[Arg]) -> Result<Vec<Tensor>> {
         let mut _inside = None;
-        if crate::autocast::is_on() && (self.autocast_cpu.is_some() || self.autocast_cuda.is_some()) {
-            if let Some(done) = crate::autocast::intercept(self, args) {
+        if crate::autograd::autocast::is_on() && (self.autocast_cpu.is_some() || self.autocast_cuda.is_some()) {
+            if let Some(done) = super::autocast::intercept(self, args) {
                 return crate::error::named(self.name, done);
             }
-            _inside = Some(crate::autocast::off());
+            _inside = Some(crate::autograd::autocast::off());
         }
-        if crate::vmap::is_used()
-            && let Some(done) = crate::vmap::intercept(self, args)
+        if crate::tensor::batch::is_used()
+            && let Some(done) = super::batched::intercept(self, args)
         {
             return done;
         }
-        let scope = crate::profile::enter(self.name);
+        let scope = crate::backend::events::enter(self.name);
         let done = crate::error::named(self.name, (self.call)(args));
-        crate::profile::leave(scope);
+        crate::backend::events::leave(scope);
         done
     }
 }

@@ -1,5 +1,5 @@
-//! The operations. Each is one block that holds what it computes, its derivative, its documentation and the samples that its
-//! tests use. [`list`] has them all, for tests, tables and other languages; [`find`] finds one by name.
+//! The operations. Each is defined in one place with its computation, derivative, documentation and test samples.
+//! [`list`] returns all of them, for tests, tables and bindings; [`find`] looks one up by name.
 //!
 //! ```
 //! use cotangent::{Tensor, ops};
@@ -9,32 +9,40 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! How far the results of elementwise functions are from the true values says the [last section](#accuracy-of-the-elementwise-functions).
+//! The [last section](#accuracy-of-the-elementwise-functions) gives the largest errors of the elementwise functions.
 //!
 //! # Table of operations
-//! The parameters are written as Python would call them. In Rust those with a default are options, or belong to the
-//! dimensions of a reduction: see [the rules of the API](crate#the-rules-of-the-api). A derivative is given by a rule, is
-//! zero, or there is none, and to ask for one is an error.
+//! Parameters are written as in a Python signature. In Rust those with a default are options, or belong to the dimensions
+//! of a reduction: see [the rules of the API](crate#the-rules-of-the-api). The derivative is `rule` (given by a rule),
+//! `zero`, or `none` (requesting it is an error).
 //!
-// For the documentation alone, so that a new table is no reason to compile anew.
+// In documentation builds only, so that a new table does not cause a recompilation.
 #![cfg_attr(doc, doc = include_str!("TABLE.md"))]
 #![cfg_attr(doc, doc = include_str!("ACCURACY.md"))]
 #![forbid(unsafe_code)]
 
 mod arg;
+pub(crate) mod autocast;
+pub(crate) mod batched;
 mod entry;
-mod operators;
+pub(crate) mod operators;
 mod sample;
 
-/// Declares the files of a room that have operations.
+/// Declares the modules of a folder that define operations.
 macro_rules! files {
     ($($file:ident)+) => {
         $(pub(crate) mod $file;)+
 
-        /// What the signatures of operations name, such as their options.
+        /// The types in the signatures of operations, such as their options.
         #[allow(unused_imports)]
         pub(crate) mod signatures {
             $(pub use super::$file::*;)+
+        }
+
+        /// The operations that are functions of a namespace.
+        #[allow(unused_imports)]
+        pub(crate) mod namespace {
+            $(pub use super::$file::namespace::*;)+
         }
 
         /// The operations of each file.
@@ -42,12 +50,12 @@ macro_rules! files {
     };
 }
 
-/// Declares the rooms, and the list of all that their files hold.
+/// Declares the folders, and the list of all operations in their modules.
 macro_rules! rooms {
     ($($room:ident)+) => {
         $(pub(crate) mod $room;)+
 
-        /// What the signatures of operations name, such as their options.
+        /// The types in the signatures of operations, such as their options.
         #[allow(unused_imports)]
         pub(crate) mod signatures {
             $(pub use super::$room::signatures::*;)+

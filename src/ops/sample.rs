@@ -1,12 +1,12 @@
-//! What the tests know about an operation: calls, as data.
+//! Test samples of an operation: calls, as data.
 
 use super::arg::Arg;
 use super::entry::Op;
 use crate::{DType, Device, Generator, Result, Shape, Tensor};
 use std::fmt;
 
-/// One call of an operation: its arguments by position and by name. Floating point tensors among them, which should be
-/// `f64`, are those that get gradients.
+/// One call of an operation, with positional and named arguments. Its floating point tensors should be `f64`; they are the
+/// ones that get gradients.
 ///
 /// ```
 /// use cotangent::{DType, Tensor, ops::{self, Sample}};
@@ -43,14 +43,14 @@ impl Sample {
         Sample { args: args.into_iter().collect(), named: Vec::new(), zero_derivative: false, symmetric: false }
     }
 
-    /// With one more, by name.
+    /// Adds a named argument.
     #[must_use]
     pub fn with(mut self, name: &'static str, arg: impl Into<Arg>) -> Sample {
         self.named.push((name, arg.into()));
         self
     }
 
-    /// Declares that the derivative is zero everywhere on this sample, which otherwise counts as a useless sample.
+    /// Declares that the derivative of this sample is zero; otherwise a zero derivative counts as a fault of the sample.
     #[must_use]
     pub fn zero_derivative(self) -> Sample {
         Sample { zero_derivative: true, ..self }
@@ -61,23 +61,24 @@ impl Sample {
         self.zero_derivative
     }
 
-    /// Declares that the first tensor has symmetric matrices, of which one triangle is read: differences move both alike.
+    /// Declares that the first tensor holds symmetric matrices of which one triangle is read: finite differences change both
+    /// triangles equally.
     #[must_use]
     pub fn symmetric(self) -> Sample {
         Sample { symmetric: true, ..self }
     }
 
-    /// Whether the first tensor was declared to have symmetric matrices.
+    /// Whether the first tensor was declared symmetric.
     pub fn is_symmetric(&self) -> bool {
         self.symmetric
     }
 
-    /// The tensor that comes first.
+    /// The first tensor.
     pub(crate) fn tensor(&self) -> Option<&Tensor> {
         self.args.first().and_then(|arg| arg.tensors().into_iter().next())
     }
 
-    /// Whether it has two different tensors.
+    /// Whether the arguments are two different tensors.
     pub(crate) fn is_of_two(&self) -> bool {
         matches!(&self.args[..], [Arg::Tensor(a), Arg::Tensor(b)] if !a.is_same(b))
     }
@@ -85,7 +86,7 @@ impl Sample {
     /// All arguments of the operation in order.
     ///
     /// # Errors
-    /// If they do not fit its parameters.
+    /// If the arguments do not fit the operation's parameters.
     pub fn bind(&self, op: &Op) -> Result<Vec<Arg>> {
         op.bind(&self.args, &self.named)
     }
@@ -102,7 +103,7 @@ impl Arg {
     /// ```
     ///
     /// # Errors
-    /// As `f`'s.
+    /// The errors of `f`.
     pub fn map_tensors(&self, mut f: impl FnMut(&Tensor) -> Result<Tensor>) -> Result<Arg> {
         Ok(match self {
             Arg::Tensor(x) => Arg::Tensor(f(x)?),
@@ -112,7 +113,7 @@ impl Arg {
         })
     }
 
-    /// The tensors in it.
+    /// The tensors in the argument.
     ///
     /// ```
     /// use cotangent::{Tensor, ops::Arg};
@@ -129,7 +130,7 @@ impl Arg {
         }
     }
 
-    /// The same argument with its tensors on a device; a device itself becomes this one.
+    /// The same argument with its tensors moved to a device; a device argument is replaced by it.
     ///
     /// ```
     /// use cotangent::{Device, Tensor, ops::Arg};
@@ -148,7 +149,7 @@ impl Arg {
     }
 }
 
-/// A call that must fail, and words that its message must contain besides the operation's name.
+/// A call that must fail, and parts that its error message must contain in addition to the name of the operation.
 ///
 /// ```
 /// use cotangent::{Tensor, ops::{ErrorCase, Sample}};
@@ -161,27 +162,27 @@ impl Arg {
 pub struct ErrorCase {
     /// What is wrong with the call.
     pub label: &'static str,
-    /// Parts of the message: the values.
+    /// Parts of the message, usually the refused values.
     pub message: Vec<&'static str>,
     /// The call.
     pub call: Sample,
 }
 
 impl ErrorCase {
-    /// A call that must fail with a message that contains all of `message`.
+    /// A call that must fail with an error message that contains all of `message`.
     pub fn new(label: &'static str, message: &[&'static str], call: Sample) -> ErrorCase {
         ErrorCase { label, message: message.to_vec(), call }
     }
 }
 
-/// A [`Sample`]: arguments by position and, after a semicolon, by name. `sample![x, 1; keepdim = true]`.
+/// A [`Sample`]: positional arguments and, after a semicolon, named ones. `sample![x, 1; keepdim = true]`.
 macro_rules! sample {
     ($($arg:expr),* $(; $($name:ident = $value:expr),+)?) => {
         $crate::ops::Sample::new([$($crate::ops::Arg::from($arg)),*])$($(.with(stringify!($name), $value))+)?
     };
 }
 
-/// An [`ErrorCase`]: what is wrong, words of the message, and the call. `error!["no such dimension", "2"; sample![x, 2]]`.
+/// An [`ErrorCase`]: its label, parts of the message, and the call. `error!["no such dimension", "2"; sample![x, 2]]`.
 macro_rules! error {
     ($label:literal $(, $word:literal)*; $call:expr) => {
         $crate::ops::ErrorCase::new($label, &[$($word),*], $call)
@@ -189,7 +190,7 @@ macro_rules! error {
 }
 pub(crate) use {error, sample};
 
-/// `f64` numbers between `low` and `high`, in no order, no two alike and none at the ends: the same for the same shape.
+/// Distinct, shuffled `f64` numbers strictly between `low` and `high`. They depend on the shape only.
 pub(crate) fn spread(shape: impl Into<Shape>, low: f64, high: f64) -> Result<Tensor> {
     let shape = shape.into();
     let n = shape.numel();
@@ -198,7 +199,7 @@ pub(crate) fn spread(shape: impl Into<Shape>, low: f64, high: f64) -> Result<Ten
     Tensor::from_vec((0..n).map(at).collect::<Vec<f64>>(), shape)
 }
 
-/// A step that visits all of `0..n` before it repeats, and jumps about on the way.
+/// A step coprime to `n`: its multiples modulo `n` visit all of `0..n` in a shuffled order.
 fn coprime_step(n: usize) -> usize {
     let gcd = |mut a: usize, mut b: usize| {
         while b != 0 {
@@ -209,7 +210,7 @@ fn coprime_step(n: usize) -> usize {
     (n * 5 / 8 + 1..).find(|&s| gcd(s, n) == 1).unwrap_or(1)
 }
 
-/// `f64` normal numbers, the same for the same seed.
+/// `f64` numbers from the standard normal distribution with a fixed seed.
 pub(crate) fn normal(shape: impl Into<Shape>, seed: u64) -> Result<Tensor> {
     Generator::seed(seed).randn_with(shape, DType::F64)
 }

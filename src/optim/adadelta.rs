@@ -9,7 +9,7 @@ use crate::error::bail;
 use crate::options::options;
 
 options! {
-    /// The settings of [`Adadelta`], also of one of its groups of parameters.
+    /// The settings of [`Adadelta`], or of one of its parameter groups.
     ///
     /// ```
     /// use cotangent::optim::{Adadelta, AdadeltaOptions};
@@ -18,19 +18,20 @@ options! {
     pub struct AdadeltaOptions {
         /// The learning rate.
         lr: f64 = 1.0,
-        /// How much of the running means of squares is kept in each step.
+        /// The decay rate of the running means of squares.
         rho: f64 = 0.9,
-        /// Added to the squares.
+        /// Added to the running means of squares.
         eps: f64 = 1e-6,
-        /// The factor of the parameter that is added to its gradient.
+        /// The weight decay, which is added to the gradient.
         weight_decay: f64 = 0.0,
-        /// Whether the gradient is followed upwards.
+        /// Whether to maximise the loss instead of minimising it.
         maximize: bool = false,
     }
 }
 
 optimizer! {
-    /// The gradient times the root mean square of the last updates over that of the last gradients; PyTorch's arithmetic.
+    /// Adadelta: scales the gradient by the root mean square of past updates over that of past gradients. The arithmetic is
+    /// PyTorch's.
     ///
     /// ```
     /// use cotangent::optim::Adadelta;
@@ -49,11 +50,11 @@ impl Algorithm for AdadeltaOptions {
     }
 
     fn check(&self) -> Result<()> {
-        not_negative(Self::OP, "learning rate", self.lr)?;
-        not_negative(Self::OP, "weight decay", self.weight_decay)?;
+        not_negative(Self::OP, "lr", self.lr)?;
+        not_negative(Self::OP, "weight_decay", self.weight_decay)?;
         not_negative(Self::OP, "eps", self.eps)?;
         if !(0.0..=1.0).contains(&self.rho) {
-            bail!(Value, Self::OP, "a rho of {} is not between 0 and 1", self.rho);
+            bail!(Value, Self::OP, "rho must be in [0, 1], got {}", self.rho);
         }
         Ok(())
     }

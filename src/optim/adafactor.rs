@@ -1,4 +1,4 @@
-//! Adafactor (Shazeer and Stern, 2018): second moments of matrices by their rows and columns.
+//! Adafactor (Shazeer and Stern, 2018): second moments of matrices, factored into rows and columns.
 
 use super::engine::{Algorithm, Call, Groups, optimizer};
 use super::settings::{Settings, not_negative, settings, sign};
@@ -8,7 +8,7 @@ use crate::options::options;
 use crate::{DType, Result, Tensor, keepdim};
 
 options! {
-    /// The settings of [`Adafactor`], also of one of its groups of parameters.
+    /// The settings of [`Adafactor`], or of one of its parameter groups.
     ///
     /// ```
     /// use cotangent::optim::{Adafactor, AdafactorOptions};
@@ -17,24 +17,24 @@ options! {
     pub struct AdafactorOptions {
         /// The learning rate.
         lr: f64 = 1e-2,
-        /// The power of the step by which new squares enter the running means.
+        /// The exponent of the weight of new squares in the running means: `step^beta2_decay`.
         beta2_decay: f64 = -0.8,
-        /// The smallest second moment is the square of this; without it that of the dtype's precision.
+        /// Its square is the lower bound of the second moments; by default it is the machine epsilon of the compute dtype.
         eps1: Option<f64> = None,
-        /// The smallest root mean square of a parameter that its step is relative to.
+        /// The lower bound of the root mean square of a parameter, to which its steps are relative.
         eps2: f64 = 1e-3,
-        /// The largest root mean square of an update.
+        /// The clipping threshold: the largest root mean square of an update.
         d: f64 = 1.0,
-        /// The factor by which parameters decay, apart from the gradient.
+        /// The decoupled weight decay.
         weight_decay: f64 = 0.0,
-        /// Whether the gradient is followed upwards.
+        /// Whether to maximise the loss instead of minimising it.
         maximize: bool = false,
     }
 }
 
 optimizer! {
-    /// Adam without its memory: of a matrix it keeps one number for each row and each column. Steps are relative to the size of
-    /// the parameters. PyTorch's arithmetic.
+    /// Adafactor: adaptive steps without momentum, with factored second moments, which keep one number for each row and each
+    /// column of a matrix. Steps are relative to the size of the parameters. The arithmetic is PyTorch's.
     ///
     /// ```
     /// use cotangent::optim::Adafactor;
@@ -47,7 +47,7 @@ optimizer! {
 
 impl Algorithm for AdafactorOptions {
     const OP: &'static str = "Adafactor";
-    /// Vectors have the moments of all their elements in the first.
+    /// Vectors keep the moments of all their elements in the first.
     const SLOTS: &'static [&'static str] = &["row_var", "col_var"];
     const REQUIRED_SLOTS: usize = 1;
 
@@ -56,15 +56,15 @@ impl Algorithm for AdafactorOptions {
     }
 
     fn check(&self) -> Result<()> {
-        not_negative(Self::OP, "learning rate", self.lr)?;
-        not_negative(Self::OP, "weight decay", self.weight_decay)?;
+        not_negative(Self::OP, "lr", self.lr)?;
+        not_negative(Self::OP, "weight_decay", self.weight_decay)?;
         not_negative(Self::OP, "eps1", self.eps1.unwrap_or(0.0))?;
         not_negative(Self::OP, "eps2", self.eps2)?;
         if self.beta2_decay.is_nan() || self.beta2_decay > 0.0 {
-            bail!(Value, Self::OP, "a beta2_decay of {} is above 0", self.beta2_decay);
+            bail!(Value, Self::OP, "beta2_decay must be ≤ 0, got {}", self.beta2_decay);
         }
         if self.d.is_nan() || self.d < 1.0 {
-            bail!(Value, Self::OP, "a d of {} is below 1", self.d);
+            bail!(Value, Self::OP, "d must be ≥ 1, got {}", self.d);
         }
         Ok(())
     }
@@ -99,7 +99,7 @@ impl Algorithm for AdafactorOptions {
     }
 }
 
-/// Running means of squares, of which each step brings the part `new`.
+/// Running means of squares, in which new squares have the weight `new`.
 struct Moments<'a> {
     name: &'a str,
     gradient: &'a Tensor,
@@ -107,7 +107,7 @@ struct Moments<'a> {
 }
 
 impl Moments<'_> {
-    /// Of a dimension.
+    /// Averaged over a dimension.
     fn along(&self, dim: isize, last: Option<&Tensor>) -> Result<Tensor> {
         self.moved(last, &self.gradient.square()?.mean(keepdim(dim))?)
     }

@@ -8,7 +8,7 @@ use crate::backend::spec::{Constant, Real, Rule};
 use crate::options::options;
 
 options! {
-    /// The settings of [`Adagrad`], also of one of its groups of parameters.
+    /// The settings of [`Adagrad`], or of one of its parameter groups.
     ///
     /// ```
     /// use cotangent::optim::{Adagrad, AdagradOptions};
@@ -17,21 +17,21 @@ options! {
     pub struct AdagradOptions {
         /// The learning rate.
         lr: f64 = 1e-2,
-        /// How much the rate falls: it is divided by 1 plus this for every step.
+        /// The decay of the learning rate, which is divided by `1 + (step - 1) · lr_decay`.
         lr_decay: f64 = 0.0,
-        /// The factor of the parameter that is added to its gradient.
+        /// The weight decay, which is added to the gradient.
         weight_decay: f64 = 0.0,
-        /// What the sums of squares begin at.
+        /// The initial value of the sums of squares.
         initial_accumulator_value: f64 = 0.0,
         /// Added to the denominator.
         eps: f64 = 1e-10,
-        /// Whether the gradient is followed upwards.
+        /// Whether to maximise the loss instead of minimising it.
         maximize: bool = false,
     }
 }
 
 optimizer! {
-    /// The gradient divided by the root of the sum of all its squares so far; PyTorch's arithmetic.
+    /// Adagrad: divides the gradient by the root of the sum of its squares so far. The arithmetic is PyTorch's.
     ///
     /// ```
     /// use cotangent::optim::Adagrad;
@@ -52,10 +52,10 @@ impl Algorithm for AdagradOptions {
     }
 
     fn check(&self) -> Result<()> {
-        not_negative(Self::OP, "learning rate", self.lr)?;
-        not_negative(Self::OP, "decay of the learning rate", self.lr_decay)?;
-        not_negative(Self::OP, "weight decay", self.weight_decay)?;
-        not_negative(Self::OP, "initial value of the accumulator", self.initial_accumulator_value)?;
+        not_negative(Self::OP, "lr", self.lr)?;
+        not_negative(Self::OP, "lr_decay", self.lr_decay)?;
+        not_negative(Self::OP, "weight_decay", self.weight_decay)?;
+        not_negative(Self::OP, "initial_accumulator_value", self.initial_accumulator_value)?;
         not_negative(Self::OP, "eps", self.eps)
     }
 

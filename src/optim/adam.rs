@@ -12,23 +12,23 @@ macro_rules! adaptive {
     ($($(#[$($doc:tt)+])+ $name:ident($options:ident), decay $decay:literal, decoupled |$own:ident| $decoupled:expr
         $(, $(#[$option_doc:meta])+ $option:ident)?;)+) => {$(
         options! {
-            #[doc = concat!("The settings of [`", stringify!($name), "`], also of one of its groups of parameters.\n")]
+            #[doc = concat!("The settings of [`", stringify!($name), "`], or of one of its parameter groups.\n")]
             #[doc = concat!("```\nuse cotangent::optim::{", stringify!($name), ", ", stringify!($options), "};")]
             #[doc = concat!("let optimizer = ", stringify!($name), "::new_with(", stringify!($options), "::new().lr(3e-4).beta2(0.95));\n```")]
             pub struct $options {
                 /// The learning rate.
                 lr: f64 = 1e-3,
-                /// How much of the running mean of the gradient is kept in each step.
+                /// The decay rate of the running mean of the gradient.
                 beta1: f64 = 0.9,
-                /// How much of the running mean of its square is kept in each step.
+                /// The decay rate of the running mean of the squared gradient.
                 beta2: f64 = 0.999,
                 /// Added to the denominator.
                 eps: f64 = 1e-8,
-                /// The factor by which parameters decay.
+                /// The weight decay.
                 weight_decay: f64 = $decay,
-                /// Whether the largest of the running means of squares so far is the one that counts (Reddi and others, 2018).
+                /// Whether to use AMSGrad: the maximum of the running means of squares so far (Reddi and others, 2018).
                 amsgrad: bool = false,
-                /// Whether the gradient is followed upwards.
+                /// Whether to maximise the loss instead of minimising it.
                 maximize: bool = false,
                 $($(#[$option_doc])+ $option: bool = false,)?
             }
@@ -53,8 +53,8 @@ macro_rules! adaptive {
             }
 
             fn check(&self) -> Result<()> {
-                not_negative(Self::OP, "learning rate", self.lr)?;
-                not_negative(Self::OP, "weight decay", self.weight_decay)?;
+                not_negative(Self::OP, "lr", self.lr)?;
+                not_negative(Self::OP, "weight_decay", self.weight_decay)?;
                 not_negative(Self::OP, "eps", self.eps)?;
                 check_betas(Self::OP, [self.beta1, self.beta2])
             }
@@ -79,16 +79,17 @@ macro_rules! adaptive {
 }
 
 adaptive! {
-    /// Adam; weight decay is added to the gradient. PyTorch's arithmetic.
+    /// Adam, with weight decay added to the gradient. The arithmetic is PyTorch's.
     ///
     /// ```
     /// use cotangent::optim::Adam;
     /// let optimizer = Adam::new(1e-3).betas(0.9, 0.99).amsgrad(true);
     /// ```
     Adam(AdamOptions), decay 0.0, decoupled |own| own.decoupled_weight_decay,
-        /// Whether weight decay is apart from the gradient, as in [`AdamW`].
+        /// Whether weight decay is decoupled from the gradient, as in [`AdamW`].
         decoupled_weight_decay;
-    /// Adam with weight decay apart from the gradient: the parameter shrinks by `lr · weight_decay`. PyTorch's arithmetic.
+    /// Adam with decoupled weight decay: each step multiplies the parameter by `1 - lr · weight_decay`. The arithmetic is
+    /// PyTorch's.
     ///
     /// ```
     /// use cotangent::optim::AdamW;
@@ -101,12 +102,12 @@ adaptive! {
     AdamW(AdamWOptions), decay 0.01, decoupled |own| true;
 }
 
-/// How weight decay enters.
+/// How weight decay is applied.
 #[derive(Clone, Copy)]
 pub(super) enum Decay {
-    /// Into the gradient, and so into the moments.
+    /// Added to the gradient, and so to the moments.
     Coupled(f64),
-    /// Into the parameter directly.
+    /// Applied to the parameter directly.
     Decoupled(f64),
 }
 
@@ -124,12 +125,12 @@ impl Decay {
     }
 }
 
-/// The numbers of the rule in a step, counted from 1.
+/// The coefficients of the rule in a step, counted from 1.
 fn numbers(step: u64, lr: f64, [beta1, beta2]: [f64; 2], eps: f64, decay: Decay, maximize: bool) -> [f64; 9] {
-    // Both running means begin at zero; dividing by these makes up for it.
+    // Bias corrections, because both running means start at zero.
     let corrections = (1.0 - beta1.powf(step as f64), 1.0 - beta2.powf(step as f64));
     let (into_gradient, shrink) = decay.factors(lr);
-    // A division of every element costs more than the memory it is loaded from.
+    // A division for every element would cost more than the memory traffic.
     let (rescale, size) = (1.0 / corrections.1.sqrt(), lr / corrections.0);
     [sign(maximize), into_gradient, shrink, 1.0 - beta1, beta2, 1.0 - beta2, rescale, eps, size]
 }
@@ -155,7 +156,7 @@ impl Rule<2, 9> for Adaptive {
     }
 }
 
-/// As [`Adaptive`], with the largest square so far where the last number says so.
+/// As [`Adaptive`], with the maximum of the squares so far if the last coefficient is not 0.
 struct Amsgrad;
 
 impl Rule<3, 10> for Amsgrad {

@@ -1,4 +1,4 @@
-//! Adamax (Kingma and Ba, 2015): Adam by the largest gradient.
+//! Adamax (Kingma and Ba, 2015): Adam with the infinity norm.
 
 use super::engine::{Algorithm, AnyRule, Call, Groups, optimizer};
 use super::settings::{Settings, check_betas, not_negative, settings, sign};
@@ -8,7 +8,7 @@ use crate::backend::spec::{Constant, Real, Rule};
 use crate::options::options;
 
 options! {
-    /// The settings of [`Adamax`], also of one of its groups of parameters.
+    /// The settings of [`Adamax`], or of one of its parameter groups.
     ///
     /// ```
     /// use cotangent::optim::{Adamax, AdamaxOptions};
@@ -17,21 +17,21 @@ options! {
     pub struct AdamaxOptions {
         /// The learning rate.
         lr: f64 = 2e-3,
-        /// How much of the running mean of the gradient is kept in each step.
+        /// The decay rate of the running mean of the gradient.
         beta1: f64 = 0.9,
-        /// How much of the running maximum of its size is kept in each step.
+        /// The decay rate of the running maximum of the gradient's magnitude.
         beta2: f64 = 0.999,
-        /// Added to the size of each gradient.
+        /// Added to the magnitude of the gradient.
         eps: f64 = 1e-8,
-        /// The factor of the parameter that is added to its gradient.
+        /// The weight decay, which is added to the gradient.
         weight_decay: f64 = 0.0,
-        /// Whether the gradient is followed upwards.
+        /// Whether to maximise the loss instead of minimising it.
         maximize: bool = false,
     }
 }
 
 optimizer! {
-    /// Adam whose denominator is a running maximum of the gradient's size; PyTorch's arithmetic.
+    /// Adamax: Adam with a running maximum of the gradient's magnitude as the denominator. The arithmetic is PyTorch's.
     ///
     /// ```
     /// use cotangent::optim::Adamax;
@@ -50,8 +50,8 @@ impl Algorithm for AdamaxOptions {
     }
 
     fn check(&self) -> Result<()> {
-        not_negative(Self::OP, "learning rate", self.lr)?;
-        not_negative(Self::OP, "weight decay", self.weight_decay)?;
+        not_negative(Self::OP, "lr", self.lr)?;
+        not_negative(Self::OP, "weight_decay", self.weight_decay)?;
         not_negative(Self::OP, "eps", self.eps)?;
         check_betas(Self::OP, [self.beta1, self.beta2])
     }

@@ -9,13 +9,12 @@ use crate::{DType, Result, Tensor};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
-/// A copy of a model whose parameters are averages of the model's over its training: all steps alike
-/// ([`swa`](Self::swa), Izmailov and others, 2018) or the last ones most ([`ema`](Self::ema)). It often generalises better than
-/// the model itself.
+/// A copy of a model whose parameters are averages over its training: the mean over all updates ([`swa`](Self::swa), Izmailov and
+/// others, 2018) or an exponential moving average ([`ema`](Self::ema)). It often generalises better than the model itself.
 ///
-/// Buffers are the model's own at the last update, unless [`use_buffers`](Self::use_buffers) is set. After averaging, the running
-/// statistics of batch norms are those of other weights: [`update_bn`] makes them anew. Averages of parameters in half
-/// precision are kept in `f32`, in which small changes are not lost.
+/// Buffers are those of the model at the last update, unless [`use_buffers`](Self::use_buffers) is set. The running statistics of
+/// batch norms then belong to other weights: [`update_bn`] recomputes them. Averages of half-precision parameters are kept in
+/// `f32`, so that small changes are not lost.
 ///
 /// ```
 /// use cotangent::nn::{Forward, Linear, Module};
@@ -38,11 +37,11 @@ use std::ops::{Deref, DerefMut};
 #[derive(Debug)]
 pub struct AveragedModel<M> {
     module: M,
-    /// How much of the average is kept in each update; all are alike without it.
+    /// How much of the average is kept in each update; `None` for the mean over all updates.
     decay: Option<f64>,
     use_buffers: bool,
     updates: u64,
-    /// The averages of what the module holds in half precision, by name.
+    /// The averages of half-precision tensors in `f32`, by name.
     wide: BTreeMap<String, Tensor>,
 }
 
@@ -70,7 +69,7 @@ impl<M: Module> AveragedModel<M> {
         named(OP, AveragedModel::new(model, None))
     }
 
-    /// The exponential moving average, of which each update keeps the part `decay`.
+    /// The exponential moving average: each update gives `decay · average + (1 - decay) · model`.
     ///
     /// ```
     /// use cotangent::{nn::Linear, optim::AveragedModel};
@@ -85,7 +84,7 @@ impl<M: Module> AveragedModel<M> {
     /// ```
     ///
     /// # Errors
-    /// If `decay` is not between 0 and 1, memory runs out, or the model cannot be cloned.
+    /// If `decay` is not in [0, 1], memory runs out, or the model cannot be cloned.
     #[track_caller]
     pub fn ema(model: &M, decay: f64) -> Result<AveragedModel<M>> {
         named(OP, AveragedModel::new(model, Some(decay)))
@@ -95,23 +94,23 @@ impl<M: Module> AveragedModel<M> {
         if let Some(decay) = decay
             && !(0.0..=1.0).contains(&decay)
         {
-            bail!(Value, OP, "a decay of {decay} is not between 0 and 1");
+            bail!(Value, OP, "decay must be in [0, 1], got {decay}");
         }
         let module = model.deep_clone()?;
         Ok(AveragedModel { module, decay, use_buffers: false, updates: 0, wide: BTreeMap::new() })
     }
 
-    /// Whether buffers of floating point, such as the running statistics of batch norms, are averaged, too. Unless set: not.
+    /// Whether to average floating-point buffers, too, such as the running statistics of batch norms. False by default.
     #[must_use]
     pub fn use_buffers(mut self, use_buffers: bool) -> AveragedModel<M> {
         self.use_buffers = use_buffers;
         self
     }
 
-    /// Takes the model's values into the averages. The first time they become the model's values.
+    /// Updates the averages with the model's values. The first update copies them.
     ///
     /// # Errors
-    /// If the model has other parameters than the one that it was made of, or memory runs out; nothing is changed then.
+    /// If the parameters or buffers differ from those of the averaged model, or memory runs out; nothing is changed then.
     #[track_caller]
     pub fn update(&mut self, model: &M) -> Result<()> {
         named("AveragedModel::update", no_grad(|| self.average(model)))
@@ -122,10 +121,10 @@ impl<M: Module> AveragedModel<M> {
         let theirs = tensors(model);
         for (name, own, is_parameter) in tensors(&self.module) {
             let Some((_, current, _)) = theirs.iter().find(|(other, ..)| *other == name) else {
-                bail!(Value, OP, "the model has no {name}, of which there is an average");
+                bail!(Value, OP, "the averaged model has {name}, the model does not");
             };
             if current.shape() != own.shape() {
-                bail!(Shape, OP, "{name} has the shape {:?}, its average {:?}", current.shape(), own.shape());
+                bail!(Shape, OP, "{name} must have shape {:?}, got {:?}", own.shape(), current.shape());
             }
             let current = current.to_device(own.device())?;
             let (dtype, is_averaged) = (own.dtype(), is_parameter || self.use_buffers);
@@ -146,7 +145,7 @@ impl<M: Module> AveragedModel<M> {
             new.insert(name, average.to_dtype(dtype)?);
         }
         if let Some((name, ..)) = theirs.iter().find(|(name, ..)| !new.contains_key(name)) {
-            bail!(Value, OP, "the model has {name}, of which there is no average");
+            bail!(Value, OP, "the model has {name}, the averaged model does not");
         }
         Tensor::materialize(new.values().chain(wide.values()))?;
         put(&mut self.module, &new)?;
@@ -167,7 +166,7 @@ impl<M: Module> AveragedModel<M> {
         &self.module
     }
 
-    /// The averages as a model of their own.
+    /// Returns the averages as a model.
     ///
     /// ```
     /// use cotangent::{nn::{Linear, Module}, optim::AveragedModel};
@@ -179,7 +178,7 @@ impl<M: Module> AveragedModel<M> {
         self.module
     }
 
-    /// How many updates there were.
+    /// The number of updates.
     ///
     /// ```
     /// use cotangent::{nn::Linear, optim::AveragedModel};
@@ -190,7 +189,7 @@ impl<M: Module> AveragedModel<M> {
         self.updates
     }
 
-    /// The averages under `module.`, how many updates there were, and the decay.
+    /// The averages under `module.`, the number of updates, and the decay.
     ///
     /// ```
     /// use cotangent::{nn::Linear, optim::AveragedModel};
@@ -216,7 +215,7 @@ impl<M: Module> AveragedModel<M> {
         Ok(dict)
     }
 
-    /// Takes over what [`state_dict`](Self::state_dict) gave.
+    /// Loads what [`state_dict`](Self::state_dict) has returned.
     ///
     /// ```
     /// use cotangent::{nn::Linear, optim::AveragedModel};
@@ -226,7 +225,7 @@ impl<M: Module> AveragedModel<M> {
     /// ```
     ///
     /// # Errors
-    /// If a name is missing or unknown, or a value is not of the right form; nothing is changed then.
+    /// If a name is missing or unknown, or a shape or dtype does not fit; nothing is changed then.
     #[track_caller]
     pub fn load_state_dict(&mut self, dict: &StateDict) -> Result<()> {
         named("load_state_dict", self.load(dict))
@@ -247,7 +246,11 @@ impl<M: Module> AveragedModel<M> {
         for (name, own, _) in tensors(&self.module) {
             if let Some(wide) = wide.get_mut(&name) {
                 if wide.shape() != own.shape() || wide.dtype() != DType::F32 {
-                    saved.fault(format!("wide.{name} is {} of shape {:?}", wide.dtype(), wide.shape()));
+                    let (shape, dtype) = (wide.shape(), wide.dtype());
+                    saved.fault(format!(
+                        "wide.{name} must be f32 of shape {:?}, got {dtype} of shape {shape:?}",
+                        own.shape()
+                    ));
                 }
                 *wide = wide.to_device(own.device())?;
             }
@@ -271,14 +274,14 @@ impl<M> Deref for AveragedModel<M> {
     }
 }
 
-/// For `eval` and the like. What is changed of the averages in half precision is lost with the next update.
+/// For `eval` and similar calls. Changes of half-precision averages are lost in the next update.
 impl<M> DerefMut for AveragedModel<M> {
     fn deref_mut(&mut self) -> &mut M {
         &mut self.module
     }
 }
 
-/// All parameters, each once, and buffers, with their names; whether it is a parameter.
+/// All parameters, each once, and buffers: name, value, and whether it is a parameter.
 fn tensors<M: Visit>(module: &M) -> Vec<(String, Tensor, bool)> {
     let (mut all, mut seen) = (Vec::new(), std::collections::HashSet::new());
     module.visit(&mut Visitor::new(&mut |name, part| match part {
@@ -305,8 +308,8 @@ fn put<M: Module>(module: &mut M, values: &BTreeMap<String, Tensor>) -> Result<(
     Ok(())
 }
 
-/// Computes the running statistics of all batch norms in a model anew: as plain means over the batches that `run` shows to it.
-/// Meanwhile the model is in training, and nothing is recorded; afterwards it is as it was.
+/// Recomputes the running statistics of all batch norms in a model, as means over the batches that `run` passes through it.
+/// Meanwhile the model is in training mode and no graph is recorded. Afterwards the modes are restored.
 ///
 /// ```
 /// use cotangent::nn::{BatchNorm1d, Forward};
@@ -320,7 +323,7 @@ fn put<M: Module>(module: &mut M, values: &BTreeMap<String, Tensor>) -> Result<(
 /// ```
 ///
 /// # Errors
-/// As those of `run`; the statistics are then as they were.
+/// If `run` fails; the statistics are then as they were.
 #[track_caller]
 pub fn update_bn<M: Module>(model: &mut M, run: impl FnOnce(&M) -> Result<()>) -> Result<()> {
     named("update_bn", computed_anew(model, run))
@@ -357,7 +360,7 @@ fn statistics<M: Module>(model: &M) -> Vec<(String, &Buffer)> {
     all
 }
 
-/// Sets whether each part is in training, in order, and returns what was set before.
+/// Sets the training flag of each part, in order, and returns the flags before.
 fn training_modes<M: Module>(model: &mut M, new: &mut dyn Iterator<Item = bool>) -> Vec<bool> {
     let mut before = Vec::new();
     model.visit_mut(&mut Visitor::new(&mut |_, part| {

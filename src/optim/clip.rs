@@ -1,15 +1,15 @@
-//! Bounds for gradients.
+//! Gradient clipping.
 
 use crate::autograd::no_grad;
-use crate::backend::cpu::nn::optim::{largest, power_sum};
+use crate::backend::optim_on_cpu::{largest, power_sum};
 use crate::error::bail;
 use crate::nn::{Module, Parameter};
 use crate::options::options;
 use crate::{DType, Device, Result, Tensor};
 use cotangent_macros::named;
 
-/// Scales all gradients of a model down together so that their norm, as of one long vector, is at most `max_norm`, and
-/// returns the norm that they had. Gradients that are within the bound stay as they are.
+/// Scales all gradients of a model so that their total norm, as of one vector, is at most `max_norm`. Returns the norm before
+/// clipping. Gradients within the bound do not change. If the norm is NaN, all gradients become NaN, as in PyTorch.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, Linear}, optim::clip_grad_norm};
@@ -21,7 +21,7 @@ use cotangent_macros::named;
 /// ```
 ///
 /// # Errors
-/// If `max_norm` is negative or not a number, or memory runs out; nothing is changed then.
+/// If `max_norm` is negative or NaN, or memory runs out; nothing is changed then.
 #[doc(alias = "clip_grad_norm_")]
 #[named]
 pub fn clip_grad_norm(model: &dyn Module, max_norm: f64) -> Result<f64> {
@@ -29,11 +29,11 @@ pub fn clip_grad_norm(model: &dyn Module, max_norm: f64) -> Result<f64> {
 }
 
 options! {
-    /// The options of [`clip_grad_norm_with`]. A number stands for the order.
+    /// The options of [`clip_grad_norm_with`]. A number can be passed in their place: the order of the norm.
     pub struct ClipGradNormOptions {
-        /// The order p of the norm (Σ|g|^p)^(1/p). The largest |g| where it is infinite.
+        /// The order p of the norm (Σ|g|^p)^(1/p). Infinity gives the largest |g|.
         norm_type: f64 = 2.0,
-        /// Whether a norm that is infinite or not a number is an error.
+        /// Whether an infinite or NaN norm is an error.
         error_if_nonfinite: bool = false,
     }
 }
@@ -56,31 +56,32 @@ impl From<f64> for ClipGradNormOptions {
 /// ```
 ///
 /// # Errors
-/// As [`clip_grad_norm`]; also if the order is not positive, or the norm is not finite and that was asked for.
+/// As [`clip_grad_norm`]; also if the order is not positive, or `error_if_nonfinite` is set and the norm is not finite.
 #[named("clip_grad_norm")]
 pub fn clip_grad_norm_with(model: &dyn Module, max_norm: f64, options: impl Into<ClipGradNormOptions>) -> Result<f64> {
     const OP: &str = "clip_grad_norm";
     let ClipGradNormOptions { norm_type: p, error_if_nonfinite } = options.into();
     if max_norm.is_nan() || max_norm < 0.0 {
-        bail!(Value, OP, "the largest norm cannot be {max_norm}");
+        bail!(Value, OP, "max_norm must be ≥ 0, got {max_norm}");
     }
     if p.is_nan() || p <= 0.0 {
-        bail!(Value, OP, "there is no norm of order {p}");
+        bail!(Value, OP, "norm_type must be > 0, got {p}");
     }
     let parameters = model.parameters();
     let total = total_norm(&parameters, p)?;
     if error_if_nonfinite && !total.is_finite() {
-        bail!(Value, OP, "the norm of order {p} is {total}");
+        bail!(Value, OP, "the gradient norm of order {p} must be finite, got {total}");
     }
     // PyTorch's formula, small addend included.
     let factor = max_norm / (total + 1e-6);
-    if factor < 1.0 {
+    // A NaN norm makes all gradients NaN, as in PyTorch, so that none of them seems to be clipped.
+    if factor < 1.0 || factor.is_nan() {
         scale_gradients(OP, &parameters, factor)?;
     }
     Ok(total)
 }
 
-/// The norm of all gradients of a model, as of one long vector: to look at.
+/// The 2-norm of all gradients of a model, as of one vector.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, Linear}, optim::grad_norm};
@@ -106,7 +107,7 @@ fn total_norm(parameters: &[&Parameter], p: f64) -> Result<f64> {
     Ok(if p == f64::INFINITY { largest(&sums) } else { sums.iter().sum::<f64>().powf(1.0 / p) })
 }
 
-/// Brings every element of every gradient into ±`clip_value`.
+/// Clamps every element of every gradient to `[-clip_value, clip_value]`.
 ///
 /// ```
 /// use cotangent::{Tensor, nn::{Forward, Linear}, optim::clip_grad_value};
@@ -118,12 +119,12 @@ fn total_norm(parameters: &[&Parameter], p: f64) -> Result<f64> {
 /// ```
 ///
 /// # Errors
-/// If `clip_value` is negative or not a number, or memory runs out.
+/// If `clip_value` is negative or NaN, or memory runs out.
 #[doc(alias = "clip_grad_value_")]
 #[named]
 pub fn clip_grad_value(model: &dyn Module, clip_value: f64) -> Result<()> {
     if clip_value.is_nan() || clip_value < 0.0 {
-        bail!(Value, "clip_grad_value", "the largest value cannot be {clip_value}");
+        bail!(Value, "clip_grad_value", "clip_value must be ≥ 0, got {clip_value}");
     }
     let clamp = |grad: Tensor| no_grad(|| grad.clamp(-clip_value, clip_value));
     let parameters = model.parameters();
@@ -144,7 +145,7 @@ fn powers(grad: &Tensor, p: f64) -> Result<f64> {
     Ok(f32s.or_else(|| grad.as_slice::<f64>().map(|x| power_sum(x, p))).unwrap_or(0.0))
 }
 
-/// As [`powers`], of gradients on GPUs, which are waited for once.
+/// As [`powers`], for gradients on GPUs, with one transfer for each GPU.
 fn powers_on_gpus(grads: &[&Tensor], p: f64) -> Result<Vec<f64>> {
     let power = |grad: &&Tensor| {
         let grad = grad.detach().to_dtype(if grad.dtype() == DType::F64 { DType::F64 } else { DType::F32 })?;
@@ -164,12 +165,12 @@ fn powers_on_gpus(grads: &[&Tensor], p: f64) -> Result<Vec<f64>> {
     Ok(all)
 }
 
-/// Multiplies all gradients where they lie. They are taken out of their leaves meanwhile, so that there is no second
-/// handle to their bytes.
+/// Multiplies all gradients in place. They are taken out of their leaves meanwhile, so that there is no second handle to
+/// their memory.
 pub(super) fn scale_gradients(op: &'static str, parameters: &[&Parameter], factor: f64) -> Result<()> {
     let mut grads: Vec<(&Parameter, Tensor)> =
         parameters.iter().filter_map(|parameter| Some((*parameter, parameter.take_grad()?))).collect();
-    // Bytes that someone else holds are copied, which may fail, before the first gradient is changed.
+    // Memory that is also held elsewhere is copied, which may fail, before the first gradient is changed.
     let owned = grads.iter_mut().try_for_each(|(_, grad)| grad.as_view_mut(op).map(drop));
     let scaled = owned.and_then(|()| no_grad(|| grads.iter_mut().try_for_each(|(_, grad)| grad.mul_(factor))));
     for (parameter, grad) in grads {

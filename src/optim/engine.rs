@@ -1,8 +1,8 @@
-//! What all optimisers share: settings for groups of parameters, and the way to their rules.
+//! What all optimisers share: settings of parameter groups, and running the update rules.
 
 use super::settings::{Settings, number_of, saved_settings, set_number, set_numbers};
 use super::store::{Chosen, Fresh, NumbersOf, RuleNumbers, Saving, Store, TensorUpdate, save_numbers};
-use crate::backend::cpu::nn::optim::{Loop, update_elements};
+use crate::backend::optim_on_cpu::{Loop, update_elements};
 use crate::backend::spec::Rule;
 use crate::error::{err, named};
 use crate::io::StateDict;
@@ -11,15 +11,15 @@ use crate::{Result, Tensor};
 use std::fmt;
 use std::sync::Arc;
 
-/// The settings of an optimiser, which are its options, and what it does with them.
+/// The settings of an optimiser, which are its options, and its algorithm.
 pub(crate) trait Algorithm: Clone + fmt::Debug + Send + Sync + 'static {
     /// For messages.
     const OP: &'static str;
     /// The names of the tensors that are kept for each parameter.
     const SLOTS: &'static [&'static str];
-    /// How many of them are always there; the others are where a setting asks for them.
+    /// How many of them always exist; the others depend on settings.
     const REQUIRED_SLOTS: usize = Self::SLOTS.len();
-    /// The numbers that are kept for each parameter besides its steps, with what they begin at.
+    /// The numbers that are kept for each parameter besides its step count, with their initial values.
     const COUNTERS: &'static [(&'static str, f64)] = &[];
 
     /// Its elementwise rules.
@@ -29,23 +29,23 @@ pub(crate) trait Algorithm: Clone + fmt::Debug + Send + Sync + 'static {
     /// The settings with their names, to be saved and loaded.
     fn settings(&mut self) -> Settings<'_>;
 
-    /// Refuses settings out of their domains.
+    /// Checks that the settings are in their domains.
     fn check(&self) -> Result<()>;
 
-    /// What the elements of a tensor that is kept begin at.
+    /// The initial value of a tensor's elements, by slot.
     fn initial(&self, slot: usize) -> f64 {
         let _ = slot;
         0.0
     }
 
-    /// Hands the rule to the call, with its numbers for each parameter.
+    /// Passes the rule to the call, with its coefficients for each parameter.
     fn run(groups: &Groups<Self>, call: Call<'_>) -> Result<()>;
 }
 
-/// An elementwise rule as a value: what goes over the parameters is compiled once for all rules, the loops over elements once
-/// for each.
+/// An elementwise rule as a value: the code that iterates over parameters is compiled once for all rules, the loops over
+/// elements once for each.
 pub(crate) struct AnyRule {
-    /// How many tensors it keeps for a parameter.
+    /// The number of tensors it keeps for a parameter.
     pub slots: usize,
     pub f32: Loop<f32>,
     pub f64: Loop<f64>,
@@ -70,17 +70,16 @@ impl AnyRule {
     }
 }
 
-/// What an optimiser is asked for: a step of a model, or to count one that was recorded and is replayed next.
+/// What an optimiser is asked to do: a step of a model, or, without a model, to count a recorded step that is replayed next.
 pub(crate) struct Call<'a> {
     pub store: &'a mut Store,
     pub model: Option<&'a mut dyn Module>,
-    /// What is kept for a new parameter.
+    /// The initial state of a new parameter.
     pub fresh: Fresh<'a>,
 }
 
 impl Call<'_> {
-    /// Does it by an elementwise rule, whose numbers for the named parameter in its `step`-th step, counted from 1, are
-    /// given.
+    /// Runs an elementwise rule. `numbers` gives its coefficients for the named parameter in a step, counted from 1.
     pub fn elementwise<R: Rule<S, M>, const S: usize, const M: usize>(
         self,
         op: &'static str,
@@ -89,7 +88,7 @@ impl Call<'_> {
         self.counting::<R, S, M>(op, |name, step, _| numbers(name, step))
     }
 
-    /// The same for a rule whose numbers depend on earlier ones, which are kept as counters.
+    /// The same for a rule whose coefficients depend on earlier steps, by way of counters.
     pub fn counting<R: Rule<S, M>, const S: usize, const M: usize>(
         self,
         op: &'static str,
@@ -108,29 +107,29 @@ impl Call<'_> {
         }
     }
 
-    /// Does it by tensor operations: `f` gives the new values of a parameter.
+    /// Runs an update by tensor operations: `f` returns the new values of a parameter.
     pub fn tensors(self, op: &'static str, f: impl FnMut(TensorUpdate<'_>) -> Result<Tensor>) -> Result<()> {
         match self.model {
             Some(model) => self.store.step_tensors(op, model, f),
-            // It is never recorded.
+            // Such a step is never recorded.
             None => Ok(()),
         }
     }
 }
 
-/// Settings for all parameters, and others for some of them.
+/// Settings for all parameters, and other settings for groups of them.
 #[derive(Clone)]
 pub(crate) struct Groups<A> {
     pub base: A,
-    /// In order: the first that a parameter belongs to is its own.
+    /// In order: a parameter uses the first group that it belongs to.
     others: Vec<Group<A>>,
 }
 
-/// Settings for the parameters of certain names.
+/// Settings for the parameters that `belongs` selects by name.
 #[derive(Clone)]
 struct Group<A> {
     belongs: Arc<dyn Fn(&str) -> bool + Send + Sync>,
-    /// Makes its settings from those of all others.
+    /// Derives its settings from the base settings.
     change: Arc<dyn Fn(A) -> A + Send + Sync>,
     settings: A,
 }
@@ -147,7 +146,7 @@ impl<A> Groups<A> {
 }
 
 impl<A: Algorithm> Groups<A> {
-    /// The settings of all groups. What is done with them is compiled once for all optimisers.
+    /// The settings of all groups, in a form whose users are compiled once for all optimisers.
     fn settings(&mut self) -> Vec<Settings<'_>> {
         let mut all = vec![self.base.settings()];
         all.extend(self.others.iter_mut().map(|group| group.settings.settings()));
@@ -161,11 +160,11 @@ impl<A: fmt::Debug> fmt::Debug for Groups<A> {
     }
 }
 
-/// An optimiser: settings, and what is kept for each parameter.
+/// An optimiser: settings, and the state of each parameter.
 #[derive(Debug)]
 pub(crate) struct Engine<A> {
     pub groups: Groups<A>,
-    /// The learning rates of all groups as they were given, whose ratios stay.
+    /// The learning rates of all groups as they were given. `set_lr` keeps their ratios.
     rates: Vec<f64>,
     store: Store,
 }
@@ -175,7 +174,7 @@ impl<A: Algorithm> Engine<A> {
         Engine { groups: Groups { base, others: Vec::new() }, rates: Vec::new(), store: Store::default() }
     }
 
-    /// Gives parameters of certain names settings of their own, made from those of all others.
+    /// Adds a group: parameters selected by name, with settings derived from the base settings.
     pub fn group(
         &mut self,
         belongs: impl Fn(&str) -> bool + Send + Sync + 'static,
@@ -186,7 +185,7 @@ impl<A: Algorithm> Engine<A> {
         self.groups.others.push(Group { belongs, change, settings });
     }
 
-    /// Changes a setting of all parameters. A group that does not change it follows, whichever was called first.
+    /// Changes a base setting. Groups that do not override it follow, whatever the order of the calls.
     pub fn set(&mut self, change: impl FnOnce(&mut A)) {
         change(&mut self.groups.base);
         self.follow();
@@ -198,7 +197,7 @@ impl<A: Algorithm> Engine<A> {
         }
     }
 
-    /// Leaves all other parameters alone.
+    /// Restricts the optimiser to the parameters that `belongs` selects by name.
     pub fn only(&mut self, belongs: impl Fn(&str) -> bool + Send + Sync + 'static) {
         self.store.only = Some(Chosen(Arc::new(belongs)));
     }
@@ -216,10 +215,10 @@ impl<A: Algorithm> Engine<A> {
 
     #[track_caller]
     pub fn step(&mut self, model: &mut dyn Module) -> Result<()> {
-        let scope = crate::profile::enter(A::OP);
-        // Parameters and states belong together: a step that was begun is made.
+        let scope = crate::backend::events::enter(A::OP);
+        // Not interrupted halfway, so that parameters and states stay consistent.
         let done = crate::interrupt::whole(|| self.run(Some(model)));
-        crate::profile::leave(scope);
+        crate::backend::events::leave(scope);
         named("step", done.map_err(|error| error.context(A::OP)))
     }
 
@@ -237,8 +236,8 @@ impl<A: Algorithm> Engine<A> {
         self.groups.clone().settings().iter().map(|group| number_of(group, "lr").unwrap_or(0.0)).collect()
     }
 
-    /// Remembers the learning rates of all groups, unless they have none to speak of: a warm-up from 0 or a decay to 0 must
-    /// not make their ratios forgotten.
+    /// Remembers the learning rates of all groups, unless the base rate is 0: a warm-up from 0 or a decay to 0 must not lose
+    /// their ratios.
     fn keep_rates(&mut self) {
         if self.lr() != 0.0 {
             self.rates = self.lrs();
@@ -262,14 +261,14 @@ impl<A: Algorithm> Engine<A> {
         self.set_each("set_lrs", "lr", lrs)
     }
 
-    /// Sets the momentum of each group, or what takes its place.
+    /// Sets the momentum of each group, or `beta1`.
     #[track_caller]
     pub fn set_momenta(&mut self, momenta: &[f64]) -> Result<()> {
         const OP: &str = "set_momenta";
         let mut base = self.groups.base.clone();
         let settings = base.settings();
         let Some(name) = ["momentum", "beta1"].into_iter().find(|name| number_of(&settings, name).is_some()) else {
-            return named(OP, Err(err!(Value, OP, "{} has no momentum", A::OP)));
+            return named(OP, Err(err!(Value, OP, "{} has neither momentum nor beta1", A::OP)));
         };
         self.set_each(OP, name, momenta)
     }
@@ -316,7 +315,7 @@ impl<A: Algorithm> Engine<A> {
 macro_rules! decay_methods {
     ($name:ident) => {};
     ($name:ident weight_decay $($rest:ident)*) => {
-        /// The parameters, by name, that do not decay.
+        /// Exempts the parameters that `exempt` selects by name from weight decay.
         ///
         #[doc = concat!("```\nuse cotangent::optim::", stringify!($name), ";")]
         #[doc = concat!("let optimizer = ", stringify!($name), "::new(0.1).no_decay(|name| name.ends_with(\"bias\"));\n```")]
@@ -327,7 +326,7 @@ macro_rules! decay_methods {
         $crate::optim::engine::decay_methods! { $name $($rest)* }
     };
     ($name:ident beta2 $($rest:ident)*) => {
-        /// How much of the running means of the gradient and of its square is kept in each step.
+        /// Sets `beta1` and `beta2`.
         ///
         #[doc = concat!("```\nuse cotangent::optim::", stringify!($name), ";")]
         #[doc = concat!("let optimizer = ", stringify!($name), "::new(3e-4).betas(0.9, 0.95);\n```")]
@@ -365,7 +364,7 @@ macro_rules! optimizer {
         }
 
         impl $name {
-            /// With a learning rate, and all other settings at their defaults.
+            /// Creates the optimiser with a learning rate, and defaults for all other settings.
             ///
             #[doc = concat!("```\nuse cotangent::optim::{", stringify!($name), ", Optimizer};")]
             #[doc = concat!("assert_eq!(", stringify!($name), "::new(0.1).lr(), 0.1);\n```")]
@@ -373,7 +372,7 @@ macro_rules! optimizer {
                 $name::new_with($options::new().lr(lr))
             }
 
-            /// With these settings.
+            /// Creates the optimiser with these settings.
             ///
             #[doc = concat!("```\nuse cotangent::optim::{", stringify!($name), ", ", stringify!($options), ", Optimizer};")]
             #[doc = concat!("let optimizer = ", stringify!($name), "::new_with(", stringify!($options), "::new().lr(0.1));")]
@@ -391,8 +390,8 @@ macro_rules! optimizer {
                 }
             )*
 
-            /// Gives the parameters that `belongs` chooses by their names settings of their own: `change` gets those of all
-            /// others. Of several groups that a parameter belongs to the first counts.
+            /// Adds a parameter group: the parameters that `belongs` selects by name get the settings that `change` derives
+            /// from the base settings. A parameter that belongs to several groups uses the first.
             ///
             #[doc = concat!("```\nuse cotangent::optim::", stringify!($name), ";")]
             #[doc = concat!("let optimizer = ", stringify!($name), "::new(0.1)")]
@@ -408,8 +407,8 @@ macro_rules! optimizer {
             }
 
             $crate::optim::engine::decay_methods! { $name $($setting)* }
-            /// Leaves all parameters alone but those that `belongs` chooses by their names, for example because another
-            /// optimiser trains the others.
+            /// Updates only the parameters that `belongs` selects by name, for example because another optimiser trains the
+            /// others.
             ///
             #[doc = concat!("```\nuse cotangent::optim::", stringify!($name), ";")]
             #[doc = concat!("let optimizer = ", stringify!($name), "::new(0.1).only(|name| name.ends_with(\"weight\"));\n```")]

@@ -7,7 +7,7 @@ use crate::options::options;
 use crate::{Result, Tensor};
 
 options! {
-    /// The settings of [`Lamb`], also of one of its groups of parameters.
+    /// The settings of [`Lamb`], or of one of its parameter groups.
     ///
     /// ```
     /// use cotangent::optim::{Lamb, LambOptions};
@@ -16,26 +16,26 @@ options! {
     pub struct LambOptions {
         /// The learning rate.
         lr: f64 = 1e-3,
-        /// How much of the running mean of the gradient is kept in each step.
+        /// The decay rate of the running mean of the gradient.
         beta1: f64 = 0.9,
-        /// How much of the running mean of its square is kept in each step.
+        /// The decay rate of the running mean of the squared gradient.
         beta2: f64 = 0.999,
         /// Added to the denominator.
         eps: f64 = 1e-6,
-        /// The factor of the parameter in the update.
+        /// The weight decay, which is added to the update.
         weight_decay: f64 = 0.0,
-        /// Whether the running means, which begin at zero, are corrected for it.
+        /// Whether to correct the bias of the running means, which start at zero.
         bias_correction: bool = true,
-        /// Whether the rate of a parameter is never raised by the size of its values, only lowered.
+        /// Whether to clip the trust ratio at 1.
         trust_clip: bool = false,
-        /// Whether the gradient is followed upwards.
+        /// Whether to maximise the loss instead of minimising it.
         maximize: bool = false,
     }
 }
 
 optimizer! {
-    /// Adam's update with weight decay in it, scaled to the norm of the parameter's values: each parameter moves by the same part
-    /// of itself.
+    /// LAMB: Adam's update plus weight decay, scaled for each parameter by its trust ratio, the norm of the parameter over the norm
+    /// of the update.
     ///
     /// ```
     /// use cotangent::optim::Lamb;
@@ -56,8 +56,8 @@ impl Algorithm for LambOptions {
     }
 
     fn check(&self) -> Result<()> {
-        not_negative(Self::OP, "learning rate", self.lr)?;
-        not_negative(Self::OP, "weight decay", self.weight_decay)?;
+        not_negative(Self::OP, "lr", self.lr)?;
+        not_negative(Self::OP, "weight_decay", self.weight_decay)?;
         not_negative(Self::OP, "eps", self.eps)?;
         check_betas(Self::OP, [self.beta1, self.beta2])
     }

@@ -1,4 +1,4 @@
-//! L-BFGS (Liu and Nocedal, 1989): the direction of Newton's method, from the last gradients.
+//! L-BFGS (Liu and Nocedal, 1989): a quasi-Newton method with a limited history of gradients.
 
 mod search;
 
@@ -17,17 +17,17 @@ use std::fmt;
 use std::sync::Arc;
 
 choices! {
-    /// How [`Lbfgs`] finds the length of a step.
+    /// The line search of [`Lbfgs`].
     ///
     /// ```
     /// use cotangent::optim::{Lbfgs, LineSearch};
     /// let optimizer = Lbfgs::new(1.0).line_search_fn(LineSearch::StrongWolfe);
     /// ```
     pub enum LineSearch {
-        /// It does not: all steps have the length of the learning rate.
+        /// No line search: the step size is the learning rate.
         #[default]
         None = "none",
-        /// So that the strong Wolfe conditions hold.
+        /// A line search for the strong Wolfe conditions.
         StrongWolfe = "strong_wolfe",
     }
 }
@@ -50,28 +50,28 @@ options! {
     /// let optimizer = Lbfgs::new_with(LbfgsOptions::new().history_size(10));
     /// ```
     pub struct LbfgsOptions {
-        /// The learning rate: the length of a step, or of the first that is tried.
+        /// The learning rate: the step size, or the first one that the line search tries.
         lr: f64 = 1.0,
         /// The largest number of iterations in a step.
         max_iter: usize = 20,
-        /// The largest number of evaluations in a step: 5/4 of the iterations, unless set.
+        /// The largest number of evaluations of the loss in a step; by default 5/4 of `max_iter`.
         max_eval: Option<usize> = None,
-        /// A step ends when no element of the gradient is larger.
+        /// A step ends when no element of the gradient is larger in magnitude.
         tolerance_grad: f64 = 1e-7,
-        /// A step ends when neither a parameter nor the loss changes by more.
+        /// A step ends when an iteration changes the loss, or all parameters, by no more than this.
         tolerance_change: f64 = 1e-9,
-        /// How many gradients are remembered.
+        /// The number of past gradients that are kept.
         history_size: usize = 100,
-        /// How the length of a step is found.
+        /// The line search.
         line_search_fn: LineSearch = LineSearch::None,
-        /// Whether the gradient is followed upwards.
+        /// Whether to maximise the loss instead of minimising it.
         maximize: bool = false,
     }
 }
 
-/// L-BFGS: Newton's method with an inverse Hessian that is estimated from the last gradients, for small problems and gradients
-/// of the whole data; PyTorch's arithmetic. A step evaluates the loss several times, so it takes a function for it:
-/// [`step_with`](Lbfgs::step_with). All parameters are one vector, on one device, without groups.
+/// L-BFGS: a quasi-Newton method that estimates the inverse Hessian from past gradients, for small problems and full-batch
+/// gradients. A step evaluates the loss several times, so it takes a closure: [`step_with`](Lbfgs::step_with). All parameters
+/// form one vector, on one device, without groups. The arithmetic is PyTorch's.
 ///
 /// ```
 /// use cotangent::nn::{Forward, Linear};
@@ -99,17 +99,17 @@ pub struct Lbfgs {
     state: State,
 }
 
-/// What is kept from step to step.
+/// The state between steps.
 #[derive(Clone, Debug, Default)]
 struct State {
     iterations: u64,
     evaluations: u64,
     memory: Option<Memory>,
-    /// What parameters of half precision lack of their values.
+    /// The rounding residual of half-precision parameters.
     residual: Option<Tensor>,
 }
 
-/// The last iteration, and what is remembered of those before.
+/// The last iteration, and the history of those before.
 #[derive(Clone, Debug)]
 struct Memory {
     direction: Tensor,
@@ -119,7 +119,7 @@ struct Memory {
     /// Differences of gradients, and the steps that made them.
     differences: Vec<Tensor>,
     steps: Vec<Tensor>,
-    /// One over the products of both.
+    /// The inverse dot products of both.
     ro: Vec<f64>,
 }
 
@@ -136,7 +136,7 @@ macro_rules! setters {
 }
 
 impl Lbfgs {
-    /// With a learning rate, and all other settings at their defaults.
+    /// Creates the optimiser with a learning rate, and defaults for all other settings.
     ///
     /// ```
     /// use cotangent::optim::{Lbfgs, Optimizer};
@@ -146,7 +146,7 @@ impl Lbfgs {
         Lbfgs::new_with(LbfgsOptions::new().lr(lr))
     }
 
-    /// With these settings.
+    /// Creates the optimiser with these settings.
     ///
     /// ```
     /// use cotangent::optim::{Lbfgs, LbfgsOptions, Optimizer};
@@ -177,7 +177,7 @@ impl Lbfgs {
         self
     }
 
-    /// Leaves all parameters alone but those that `belongs` chooses by their names.
+    /// Updates only the parameters that `belongs` selects by name.
     ///
     /// ```
     /// use cotangent::optim::Lbfgs;
@@ -190,14 +190,14 @@ impl Lbfgs {
 
     pub(crate) const ENTRY: OptimizerEntry = OptimizerEntry {
         name: OP,
-        docs: "L-BFGS: Newton's method with an inverse Hessian that is estimated from the last gradients. A step evaluates the \
-               loss several times, so it takes a function for it.",
+        docs: "L-BFGS: a quasi-Newton method that estimates the inverse Hessian from past gradients, for small problems and \
+               full-batch gradients. A step evaluates the loss several times, so it takes a closure.",
         params: LbfgsOptions::PARAMS,
         build: |args| Ok(Box::new(Lbfgs::new_with(LbfgsOptions::from_args(OP, args)?))),
     };
 
     /// A step of up to [`max_iter`](LbfgsOptions::max_iter) iterations. `closure` computes the loss and calls `backward` on it;
-    /// gradients were taken away before. Returns the loss before the step.
+    /// gradients are removed before each call. Returns the loss before the step.
     ///
     /// # Errors
     /// If a setting is out of its domain, the closure fails, the parameters are on several devices, or memory runs out; the
@@ -234,7 +234,7 @@ impl Lbfgs {
     }
 
     fn check(&self) -> Result<()> {
-        not_negative(OP, "learning rate", self.options.lr)?;
+        not_negative(OP, "lr", self.options.lr)?;
         not_negative(OP, "tolerance_grad", self.options.tolerance_grad)?;
         not_negative(OP, "tolerance_change", self.options.tolerance_change)
     }
@@ -288,7 +288,7 @@ impl fmt::Debug for Lbfgs {
 impl Optimizer for Lbfgs {
     #[track_caller]
     fn step(&mut self, _: &mut dyn Module) -> Result<()> {
-        let why = "a step evaluates the loss several times: call step_with, with a function for the loss";
+        let why = "a step evaluates the loss several times: call step_with() with a closure that computes the loss";
         named("step", Err(crate::error::err!(Value, "step", "{OP}: {why}")))
     }
 
@@ -354,12 +354,12 @@ impl<'a, M: Module + ?Sized> Problem<'a, M> {
             .filter(|(name, _)| chosen(name))
             .map(|(_, parameter)| parameter.detach())
             .collect();
-        let Some(first) = all.first() else { bail!(Value, OP, "the model has no parameters to train") };
+        let Some(first) = all.first() else { bail!(Value, OP, "the model must have at least one parameter to train") };
         if let Some(other) = all.iter().find(|other| other.device() != first.device()) {
-            bail!(Device, OP, "parameters are on {} and on {}", first.device(), other.device());
+            bail!(Device, OP, "all parameters must be on one device, got {} and {}", first.device(), other.device());
         }
         if crate::backend::is_recording(first.device()) {
-            bail!(Backend, OP, "its steps cannot be recorded: how long they are depends on values");
+            bail!(Backend, OP, "steps cannot be recorded: their length depends on values");
         }
         let dtype = if all.iter().any(|x| x.dtype() == DType::F64) { DType::F64 } else { DType::F32 };
         let half = all.iter().any(|x| x.dtype() != DType::F32 && x.dtype() != DType::F64);
@@ -379,7 +379,7 @@ impl<'a, M: Module + ?Sized> Problem<'a, M> {
         self.only.as_ref().is_none_or(|only| only(name))
     }
 
-    /// Gives the parameters other values.
+    /// Sets the parameters.
     fn put(&mut self, x: &Tensor) -> Result<()> {
         let only = self.only.clone();
         let mut at = 0;
@@ -394,7 +394,7 @@ impl<'a, M: Module + ?Sized> Problem<'a, M> {
         Ok(())
     }
 
-    /// What the parameters lack of the values that they should have.
+    /// The rounding residual of the parameters.
     fn residual(&self) -> Result<Option<Tensor>> {
         if !self.half {
             return Ok(None);
@@ -432,7 +432,7 @@ fn largest(x: &Tensor) -> Result<f64> {
 }
 
 impl State {
-    /// Iterates until nothing changes or there were enough, and returns the first loss.
+    /// Iterates until convergence or a limit, and returns the first loss.
     fn minimize<M: Module + ?Sized>(
         mut self,
         options: &LbfgsOptions,
@@ -484,7 +484,7 @@ impl State {
                 settled = largest(&gradient)? <= options.tolerance_grad;
             } else {
                 problem.put(&moved(memory.length)?)?;
-                // The last values need no evaluation: the next step makes it.
+                // The last point is not evaluated here, but in the next step.
                 if iteration != options.max_iter {
                     (_, loss, gradient) = problem.evaluate()?;
                     settled = largest(&gradient)? <= options.tolerance_grad;
@@ -508,7 +508,7 @@ impl State {
 }
 
 impl Memory {
-    /// Before the first step: downhill.
+    /// Before the first step: the direction is the negative gradient.
     fn new(gradient: &Tensor) -> Result<Memory> {
         Ok(Memory {
             direction: gradient.neg()?,
@@ -521,7 +521,7 @@ impl Memory {
         })
     }
 
-    /// With the last step taken in, and the direction of the next.
+    /// Adds the last step to the history, and computes the next direction.
     fn next(mut self, gradient: &Tensor, history: usize) -> Result<Memory> {
         for tensor in
             [&mut self.direction, &mut self.gradient].into_iter().chain(&mut self.differences).chain(&mut self.steps)

@@ -7,7 +7,7 @@ use crate::backend::spec::{Constant, Real, Rule, select};
 use crate::options::options;
 
 options! {
-    /// The settings of [`Lion`], also of one of its groups of parameters.
+    /// The settings of [`Lion`], or of one of its parameter groups.
     ///
     /// ```
     /// use cotangent::optim::{Lion, LionOptions};
@@ -16,20 +16,20 @@ options! {
     pub struct LionOptions {
         /// The learning rate.
         lr: f64 = 1e-4,
-        /// How much of the running mean of the gradient enters the direction.
+        /// The weight of the running mean of the gradient in the direction.
         beta1: f64 = 0.9,
-        /// How much of the running mean is kept in each step.
+        /// The decay rate of the running mean of the gradient.
         beta2: f64 = 0.99,
-        /// The factor by which parameters decay, apart from the gradient.
+        /// The decoupled weight decay.
         weight_decay: f64 = 0.0,
-        /// Whether the gradient is followed upwards.
+        /// Whether to maximise the loss instead of minimising it.
         maximize: bool = false,
     }
 }
 
 optimizer! {
-    /// Steps by the sign of the gradient's running mean, all of one size: with a rate some ten times smaller than AdamW's and a
-    /// weight decay some ten times larger.
+    /// Lion: updates by the sign of the gradient's running mean, so that all elements move equally. Use a learning rate
+    /// about ten times smaller and a weight decay about ten times larger than for AdamW.
     ///
     /// ```
     /// use cotangent::optim::Lion;
@@ -48,8 +48,8 @@ impl Algorithm for LionOptions {
     }
 
     fn check(&self) -> Result<()> {
-        not_negative(Self::OP, "learning rate", self.lr)?;
-        not_negative(Self::OP, "weight decay", self.weight_decay)?;
+        not_negative(Self::OP, "lr", self.lr)?;
+        not_negative(Self::OP, "weight_decay", self.weight_decay)?;
         check_betas(Self::OP, [self.beta1, self.beta2])
     }
 
@@ -72,7 +72,7 @@ impl Rule<1, 5> for BySign {
         let zero = T::constant(0.0);
         let g = g * sign;
         let direction = mean * beta1 + (1.0 - beta1) * g;
-        // What is not a number stays none.
+        // NaN stays NaN.
         let step = select(direction.gt(zero), lr, select(direction.lt(zero), -lr, direction));
         (p * shrink - step, [mean * beta2 + (1.0 - beta2) * g])
     }

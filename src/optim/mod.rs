@@ -1,4 +1,4 @@
-//! Optimisers: they change a model's parameters by their gradients, in place.
+//! Optimisers, which update a model's parameters in place from their gradients.
 //!
 //! ```
 //! use cotangent::nn::{Forward, Linear, Module};
@@ -15,7 +15,7 @@
 //! # Ok::<(), cotangent::Error>(())
 //! ```
 //! # Groups
-//! Parameters get settings of their own by a rule on their names, or on the modules they are in ([`in_modules`]).
+//! Parameter groups have their own settings. A rule selects them by name, or by the modules they are in ([`in_modules`]).
 //!
 //! ```
 //! use cotangent::nn::{LayerNorm, Linear, Sequential};
@@ -27,9 +27,9 @@
 //! # Ok::<(), cotangent::Error>(())
 //! ```
 //!
-//! # Small batches
-//! Gradients of several backward passes add up, so that a large batch can be taken in parts: divide each loss by their number,
-//! and step once.
+//! # Gradient accumulation
+//! Gradients of several backward passes add up, so that a large batch can be processed in parts: divide each loss by the number
+//! of parts, and step once.
 //!
 //! ```
 //! # use cotangent::nn::{Forward, Linear, Module};
@@ -45,17 +45,17 @@
 //! # Ok::<(), cotangent::Error>(())
 //! ```
 //!
-//! # Rates that change
-//! A [`Scheduler`] hands the rates of a [`Schedule`] to an optimiser: [`StepLR`], [`CosineAnnealingLR`], [`OneCycleLR`] and others, one
-//! after the other or together. [`ReduceLROnPlateau`] listens to a metric.
+//! # Learning rate schedules
+//! A [`Scheduler`] sets the learning rates of an optimiser by a [`Schedule`]: [`StepLR`], [`CosineAnnealingLR`], [`OneCycleLR`] and
+//! others, in sequence or combined. [`ReduceLROnPlateau`] follows a metric.
 //!
 //! # Half precision
-//! Parameters of `f32` are trained in half precision by [`autocast`](crate::autocast()), in `f16` with a [`GradScaler`].
-//! Parameters of half precision themselves are updated through `f32`, and nothing of small updates is lost.
+//! `f32` parameters are trained in half precision by [`autocast`](crate::autocast()), in `f16` together with a [`GradScaler`].
+//! Half-precision parameters are updated in `f32`, so that small updates are not lost.
 //!
 //! # Saving
-//! Optimisers, schedulers, scalers and averaged models have `state_dict` and `load_state_dict`; what does not fit is an error
-//! that lists everything and changes nothing.
+//! Optimisers, schedulers, scalers and averaged models have `state_dict` and `load_state_dict`. A state that does not fit is an
+//! error that lists all mismatches and changes nothing.
 #![forbid(unsafe_code)]
 
 mod average;
@@ -90,7 +90,7 @@ macro_rules! optimizers {
 
         const ALL: &[OptimizerEntry] = &[$($($name::ENTRY,)+)+ Lbfgs::ENTRY];
 
-        /// The rules of all optimisers in CUDA C, with the numbers of their slots; for tests.
+        /// The rules of all optimisers in CUDA C, with their numbers of slots; for tests.
         #[cfg(all(feature = "samples", feature = "cuda"))]
         pub(crate) fn rules() -> Vec<(String, usize)> {
             let all = [$($(<$options as engine::Algorithm>::RULES),+),+];
@@ -121,10 +121,10 @@ use crate::io::StateDict;
 use crate::nn::{Module, Part, Visitor};
 use crate::ops::{Arg, Param, bind};
 
-/// Something that changes parameters by their gradients.
+/// An optimiser, which updates parameters from their gradients.
 ///
-/// What it keeps for a parameter belongs to the parameter's name, so an optimiser can be saved, and loaded for another
-/// model of the same form.
+/// Its state is kept by parameter name, so an optimiser can be saved, and loaded for another model with the same
+/// parameters.
 ///
 /// ```
 /// use cotangent::nn::{Forward, Linear, Module};
@@ -146,9 +146,9 @@ use crate::ops::{Arg, Param, bind};
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 pub trait Optimizer {
-    /// Changes every parameter that has a gradient, in its own memory; the others, their decay included, stay as they
-    /// are. A parameter whose bytes are also held elsewhere, by a graph that was not freed or a state dictionary, gets
-    /// new ones.
+    /// Updates every parameter that has a gradient, in place. Parameters without a gradient do not change, not even by
+    /// weight decay. A parameter whose memory is also held elsewhere, by a graph that was not freed or a state dictionary,
+    /// gets new memory.
     ///
     /// ```
     /// use cotangent::nn::{Forward, Linear};
@@ -167,17 +167,16 @@ pub trait Optimizer {
     /// then as they were.
     fn step(&mut self, model: &mut dyn Module) -> Result<()>;
 
-    /// Counts one more step, and lets what was set since, such as the learning rate, take effect, for a step that was recorded
-    /// as a CUDA graph and is replayed next. Where nothing was recorded it does nothing; so does an optimiser of one's own
-    /// that does not say otherwise.
+    /// Prepares the next replay of a step that was recorded as a CUDA graph: counts the step, and applies settings that were
+    /// changed since, such as the learning rate. Does nothing if nothing was recorded, and by default in custom optimisers.
     ///
     /// # Errors
-    /// If a setting is out of its domain, or the GPU refuses.
+    /// If a setting is out of its domain, or the transfer to the GPU fails.
     fn advance(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Takes the gradients of all parameters away.
+    /// Removes the gradients of all parameters.
     ///
     /// ```
     /// use cotangent::nn::{Forward, Linear};
@@ -193,7 +192,7 @@ pub trait Optimizer {
         model.zero_grad();
     }
 
-    /// The learning rate: that of parameters which belong to no group.
+    /// The learning rate of the parameters that belong to no group.
     ///
     /// ```
     /// use cotangent::optim::{AdamW, Optimizer};
@@ -213,8 +212,8 @@ pub trait Optimizer {
     /// ```
     fn set_lr(&mut self, lr: f64);
 
-    /// The learning rates of all groups: first that of parameters which belong to none, then those of the groups in the order
-    /// in which they were given.
+    /// The learning rates of all groups: first that of the parameters that belong to no group, then those of the groups in the
+    /// order in which they were added.
     ///
     /// ```
     /// use cotangent::optim::{AdamW, Optimizer};
@@ -237,7 +236,7 @@ pub trait Optimizer {
     /// ```
     ///
     /// # Errors
-    /// If there are not as many groups.
+    /// If the number of rates is not the number of groups.
     #[track_caller]
     fn set_lrs(&mut self, lrs: &[f64]) -> Result<()> {
         match lrs {
@@ -245,11 +244,19 @@ pub trait Optimizer {
                 self.set_lr(lr);
                 Ok(())
             }
-            _ => named("set_lrs", Err(err!(Value, "set_lrs", "{} rates for an optimiser without groups", lrs.len()))),
+            _ => named(
+                "set_lrs",
+                Err(err!(
+                    Value,
+                    "set_lrs",
+                    "expected 1 learning rate for an optimiser without groups, got {}",
+                    lrs.len()
+                )),
+            ),
         }
     }
 
-    /// Sets the momentum of all groups, or what takes its place, such as `beta1` of Adam.
+    /// Sets the momentum of all groups, or `beta1` of optimisers such as Adam.
     ///
     /// ```
     /// use cotangent::optim::{Adagrad, AdamW, Optimizer};
@@ -259,14 +266,14 @@ pub trait Optimizer {
     /// ```
     ///
     /// # Errors
-    /// If the optimiser has no momentum, or not as many groups.
+    /// If the optimiser has no momentum, or another number of groups.
     #[track_caller]
     fn set_momenta(&mut self, momenta: &[f64]) -> Result<()> {
         let _ = momenta;
         named("set_momenta", Err(err!(Value, "set_momenta", "the optimiser has no momentum")))
     }
 
-    /// The settings, and what is kept for each parameter: training that goes on from here goes on bit for bit.
+    /// The settings, and the state of each parameter. Training that resumes from it continues bit for bit.
     ///
     /// ```
     /// use cotangent::optim::{AdamW, Optimizer};
@@ -279,7 +286,7 @@ pub trait Optimizer {
     /// If memory runs out.
     fn state_dict(&self) -> Result<StateDict>;
 
-    /// Takes over what [`state_dict`](Self::state_dict) gave.
+    /// Loads what [`state_dict`](Self::state_dict) has returned.
     ///
     /// ```
     /// use cotangent::optim::{AdamW, Optimizer};
@@ -290,8 +297,8 @@ pub trait Optimizer {
     /// ```
     ///
     /// # Errors
-    /// If a name is missing or unknown, or a value is not of the right form: the message lists them all, and nothing is
-    /// changed. Whether the state fits a model is seen in the next step.
+    /// If a name is missing or unknown, or a shape or dtype does not fit: the message lists them all, and nothing is
+    /// changed. Whether the state fits a model is checked in the next step.
     fn load_state_dict(&mut self, dict: &StateDict) -> Result<()>;
 }
 
@@ -317,7 +324,7 @@ pub struct OptimizerEntry {
 }
 
 impl OptimizerEntry {
-    /// A new optimiser, from settings by name; defaults fill the rest.
+    /// Creates the optimiser from settings by name. Missing ones take their defaults.
     ///
     /// ```
     /// use cotangent::optim;
@@ -328,7 +335,7 @@ impl OptimizerEntry {
     /// ```
     ///
     /// # Errors
-    /// If there is no such setting, or a value is not of its kind. Whether it is in its domain is seen in the first step.
+    /// If a setting is unknown, or a value has the wrong type. Whether it is in its domain is checked in the first step.
     #[track_caller]
     pub fn build(&self, settings: &[(&str, Arg)]) -> Result<Box<dyn Optimizer + Send + Sync>> {
         let params: Vec<&Param> = self.params.iter().collect();
@@ -345,7 +352,7 @@ pub fn list() -> &'static [OptimizerEntry] {
     ALL
 }
 
-/// A rule for groups: whether a parameter is in a module whose type, or that of a module around it, is chosen.
+/// A rule for groups: selects the parameters inside of modules whose type `chosen` accepts, at any depth.
 ///
 /// ```
 /// use cotangent::nn::{LayerNorm, Linear, Sequential};

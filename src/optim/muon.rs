@@ -1,4 +1,4 @@
-//! Muon (Jordan and others, 2024): momentum whose direction is made orthogonal.
+//! Muon (Jordan and others, 2024): orthogonalised momentum.
 
 use super::engine::{Algorithm, Call, Groups, optimizer};
 use super::settings::{Setting, SettingValue, Settings, not_negative, settings};
@@ -9,7 +9,7 @@ use crate::options::options;
 use crate::{Result, Tensor};
 
 options! {
-    /// The settings of [`Muon`], also of one of its groups of parameters.
+    /// The settings of [`Muon`], or of one of its parameter groups.
     ///
     /// ```
     /// use cotangent::optim::{Muon, MuonOptions};
@@ -18,37 +18,38 @@ options! {
     pub struct MuonOptions {
         /// The learning rate.
         lr: f64 = 1e-3,
-        /// How much of the last direction is kept.
+        /// The momentum factor.
         momentum: f64 = 0.95,
-        /// Whether to look one step ahead along the direction.
+        /// Whether to use Nesterov momentum.
         nesterov: bool = true,
-        /// The factor by which parameters decay, apart from the gradient.
+        /// The decoupled weight decay.
         weight_decay: f64 = 0.1,
-        /// The coefficients of the iteration's polynomial, of the powers 1, 3 and 5.
+        /// The coefficients of the Newton-Schulz polynomial, for the powers 1, 3 and 5.
         ns_coefficients: Vec<f64> = vec![3.4445, -4.7750, 2.0315],
-        /// How many steps the iteration has.
+        /// The number of Newton-Schulz iterations.
         ns_steps: usize = 5,
-        /// The smallest norm that a direction is divided by.
+        /// The lower bound of the norm that a direction is divided by.
         eps: f64 = 1e-7,
-        /// How the rate depends on the form of a matrix.
+        /// How the learning rate depends on the shape of a matrix.
         adjust_lr: AdjustLr = AdjustLr::Original,
     }
 }
 
 choices! {
-    /// How the learning rate of [`Muon`] depends on the form of a matrix.
+    /// How the learning rate of [`Muon`] depends on the shape of a matrix.
     ///
     /// ```
     /// use cotangent::optim::{AdjustLr, Muon};
     /// let optimizer = Muon::new(3e-4).adjust_lr(AdjustLr::MatchRmsAdamW);
     /// ```
     pub enum AdjustLr {
-        /// Matrices with more rows than columns have larger updates, element by element.
+        /// Multiplied by `sqrt(max(1, rows / columns))`.
         #[default]
         Original = "original",
-        /// Updates have the root mean square of AdamW's, so that its rate and decay can be used.
+        /// Multiplied by `0.2 · sqrt(max(rows, columns))`: updates have the root mean square of AdamW's, so that its learning rate
+        /// and weight decay can be used.
         MatchRmsAdamW = "match_rms_adamw",
-        /// As the first, and those with fewer rows have smaller ones.
+        /// Multiplied by `sqrt(rows / columns)`.
         SpectralUnclamped = "spectral_unclamped",
     }
 }
@@ -77,9 +78,9 @@ impl SettingValue for AdjustLr {
 }
 
 optimizer! {
-    /// Momentum whose direction is replaced by the nearest orthogonal matrix, about, by five steps of a Newton-Schulz iteration.
-    /// It is for matrices alone, such as the weights of linear layers: [`only`](Muon::only) chooses them, and another
-    /// optimiser trains what is left.
+    /// Muon: momentum that is replaced approximately by the nearest orthogonal matrix, by Newton-Schulz iterations. It is for
+    /// matrices only, such as the weights of linear layers: [`only`](Muon::only) selects them, and another optimiser trains the
+    /// other parameters.
     ///
     /// ```
     /// use cotangent::nn::{Forward, Linear, Module};
@@ -111,15 +112,15 @@ impl Algorithm for MuonOptions {
     }
 
     fn check(&self) -> Result<()> {
-        not_negative(Self::OP, "learning rate", self.lr)?;
-        not_negative(Self::OP, "weight decay", self.weight_decay)?;
+        not_negative(Self::OP, "lr", self.lr)?;
+        not_negative(Self::OP, "weight_decay", self.weight_decay)?;
         not_negative(Self::OP, "momentum", self.momentum)?;
         not_negative(Self::OP, "eps", self.eps)?;
         if self.ns_steps >= 100 {
-            bail!(Value, Self::OP, "{} steps of the iteration are too many: fewer than 100", self.ns_steps);
+            bail!(Value, Self::OP, "ns_steps must be less than 100, got {}", self.ns_steps);
         }
         if self.ns_coefficients.len() != 3 {
-            bail!(Value, Self::OP, "ns_coefficients are 3 numbers, not {:?}", self.ns_coefficients);
+            bail!(Value, Self::OP, "ns_coefficients must be 3 numbers, got {:?}", self.ns_coefficients);
         }
         Ok(())
     }
@@ -130,7 +131,7 @@ impl Algorithm for MuonOptions {
                 bail!(
                     Shape,
                     Self::OP,
-                    "{name} of shape {:?} is no matrix: choose matrices with `only`",
+                    "{name} must be a matrix, got shape {:?}: choose the matrices with only()",
                     gradient.shape()
                 );
             };
@@ -155,14 +156,14 @@ impl Algorithm for MuonOptions {
     }
 }
 
-/// Nearly the orthogonal matrix nearest to this one: with its singular vectors, and singular values between 0.7 and 1.2.
+/// Approximately the nearest orthogonal matrix: the same singular vectors, with singular values between 0.7 and 1.2.
 fn orthogonal(x: &Tensor, options: &MuonOptions) -> Result<Tensor> {
     let tall = x.shape()[0] > x.shape()[1];
     let x = if tall { x.t()? } else { x.clone() };
     // At most 1 in any norm.
     let norm = x.square()?.sum(..)?.sqrt()?.maximum(options.eps)?;
     let mut x = x.div(&norm)?;
-    // By default a polynomial with a steep slope at 0, so that small singular values grow fast.
+    // The default polynomial has a steep slope at 0, so that small singular values grow fast.
     let [a, b, c] = options.ns_coefficients[..] else { return Ok(x) };
     for _ in 0..options.ns_steps {
         let square = x.matmul(&x.t()?)?;

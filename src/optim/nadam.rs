@@ -1,4 +1,4 @@
-//! NAdam (Dozat, 2016): Adam that looks one step ahead.
+//! NAdam (Dozat, 2016): Adam with Nesterov momentum.
 
 use super::adam::Decay;
 use super::engine::{Algorithm, AnyRule, Call, Groups, optimizer};
@@ -9,7 +9,7 @@ use crate::backend::spec::{Constant, Real, Rule};
 use crate::options::options;
 
 options! {
-    /// The settings of [`NAdam`], also of one of its groups of parameters.
+    /// The settings of [`NAdam`], or of one of its parameter groups.
     ///
     /// ```
     /// use cotangent::optim::{NAdam, NAdamOptions};
@@ -18,25 +18,25 @@ options! {
     pub struct NAdamOptions {
         /// The learning rate.
         lr: f64 = 2e-3,
-        /// How much of the running mean of the gradient is kept in each step.
+        /// The decay rate of the running mean of the gradient.
         beta1: f64 = 0.9,
-        /// How much of the running mean of its square is kept in each step.
+        /// The decay rate of the running mean of the squared gradient.
         beta2: f64 = 0.999,
         /// Added to the denominator.
         eps: f64 = 1e-8,
-        /// The factor by which parameters decay.
+        /// The weight decay.
         weight_decay: f64 = 0.0,
         /// How fast the momentum approaches `beta1`.
         momentum_decay: f64 = 4e-3,
-        /// Whether weight decay is apart from the gradient.
+        /// Whether weight decay is decoupled from the gradient.
         decoupled_weight_decay: bool = false,
-        /// Whether the gradient is followed upwards.
+        /// Whether to maximise the loss instead of minimising it.
         maximize: bool = false,
     }
 }
 
 optimizer! {
-    /// Adam with Nesterov's momentum, which grows over the first steps; PyTorch's arithmetic.
+    /// NAdam: Adam with Nesterov momentum, which grows over the first steps. The arithmetic is PyTorch's.
     ///
     /// ```
     /// use cotangent::optim::NAdam;
@@ -59,10 +59,10 @@ impl Algorithm for NAdamOptions {
     }
 
     fn check(&self) -> Result<()> {
-        not_negative(Self::OP, "learning rate", self.lr)?;
-        not_negative(Self::OP, "weight decay", self.weight_decay)?;
+        not_negative(Self::OP, "lr", self.lr)?;
+        not_negative(Self::OP, "weight_decay", self.weight_decay)?;
         not_negative(Self::OP, "eps", self.eps)?;
-        not_negative(Self::OP, "momentum decay", self.momentum_decay)?;
+        not_negative(Self::OP, "momentum_decay", self.momentum_decay)?;
         check_betas(Self::OP, [self.beta1, self.beta2])
     }
 

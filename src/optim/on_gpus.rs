@@ -1,4 +1,4 @@
-//! Updates of parameters on GPUs: collected first, then made in few launches.
+//! Updates of parameters on GPUs: collected first, then run in few launches.
 
 use super::engine::AnyRule;
 use super::store::{ParamState, RuleNumbers};
@@ -21,11 +21,11 @@ mod with_cuda {
     use std::ops::Range;
     use std::sync::{Mutex, PoisonError};
 
-    /// The updates of one optimiser step. Those that one launch can make together stand together.
+    /// The updates of one optimiser step, grouped into those that one launch can run.
     #[derive(Default)]
     pub struct OnGpus<'a> {
         groups: Vec<Group<'a>>,
-        /// The numbers of all rules, and whose they are.
+        /// The coefficients of all rules, and the parameters that they belong to.
         numbers: Vec<f64>,
         owners: Vec<(String, Range<usize>)>,
     }
@@ -38,8 +38,8 @@ mod with_cuda {
         entries: Vec<Entry<'a>>,
     }
 
-    /// Where the numbers of an optimiser's rules lie on GPUs, from step to step the same place: so that recorded steps find
-    /// new ones there.
+    /// The coefficients of an optimiser's rules in GPU memory, at the same addresses in every step, so that replays of recorded
+    /// steps read the new ones.
     #[derive(Debug, Default)]
     pub struct Numbers(Vec<Table>);
 
@@ -61,7 +61,7 @@ mod with_cuda {
     }
 
     impl Numbers {
-        /// The table for these numbers, with them in it, unless they are only recorded.
+        /// The table for these coefficients. They are written to it, unless the step is being recorded.
         fn table(
             &mut self,
             op: &'static str,
@@ -74,9 +74,11 @@ mod with_cuda {
             let known = self.0.iter().position(same);
             let at = match known {
                 Some(at) => at,
-                None if recording => bail!(Backend, op, "a recorded step updates other parameters than the one before"),
+                None if recording => {
+                    bail!(Backend, op, "a recorded step must update the same parameters as the step before it")
+                }
                 None => {
-                    // Other parameters than before had gradients: what was recorded with the old table keeps it.
+                    // Other parameters than before have gradients. Steps recorded with an old table keep it.
                     self.0.retain(|table| table.recorded || (table.device, table.compute) != (device, compute));
                     let values = Tensor::zeros_with(numbers.len(), (DType::F64, device))?;
                     self.0.push(Table { device, compute, owners: owners.to_vec(), values, recorded: false });
@@ -92,7 +94,7 @@ mod with_cuda {
             Ok(table)
         }
 
-        /// Hands the numbers of recorded steps over anew, as `of` gives them for each parameter.
+        /// Uploads new coefficients for recorded steps, as `of` gives them for each parameter.
         pub fn renew(&mut self, op: &'static str, mut of: impl FnMut(&str) -> RuleNumbers) -> Result<()> {
             for table in self.0.iter_mut().filter(|table| table.recorded) {
                 let numbers: Vec<f64> = table.owners.iter().flat_map(|(name, _)| of(name)).collect();
@@ -103,7 +105,7 @@ mod with_cuda {
     }
 
     impl<'a> OnGpus<'a> {
-        /// A parameter with its gradient and its state, all of which are the only handles to their bytes but the gradient.
+        /// Adds a parameter with its gradient and state. Parameter and state must be the only handles to their memory.
         pub fn add(
             &mut self,
             op: &'static str,
@@ -141,7 +143,7 @@ mod with_cuda {
             Ok(())
         }
 
-        /// Makes all updates.
+        /// Runs all updates.
         pub fn run(self, op: &'static str, rule: &AnyRule, compute: DType, numbers: &mut Numbers) -> Result<()> {
             if self.groups.is_empty() {
                 return Ok(());
@@ -158,7 +160,7 @@ mod with_cuda {
     }
 
     /// A rule as statements in CUDA C, which change the parameter `p` and the state `s[0]`, `s[1]`, …; `g` is the gradient,
-    /// and `c(0)`, `c(1)`, … are the numbers.
+    /// and `c(0)`, `c(1)`, … are the coefficients.
     fn rule_code(rule: &AnyRule) -> String {
         static KNOWN: Mutex<Option<HashMap<TypeId, String>>> = Mutex::new(None);
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,7 +177,7 @@ mod with_cuda {
         };
         let mut text = String::new();
         let names = statements(steps, "u", &input, &|k| format!("c({k})"), &mut text);
-        // Under names of their own first: a new value must not stand where an old one is still read.
+        // Results get separate names first: a new value must not overwrite an old one that is still read.
         let new = results.iter().enumerate().map(|(k, &at)| format!("const T n{k} = {};", names[at]));
         let new: Vec<String> = new.collect();
         let set = (0..slots).map(|k| format!("s[{k}] = n{};", k + 1));

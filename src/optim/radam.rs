@@ -1,4 +1,4 @@
-//! RAdam (Liu and others, 2020): Adam that does not trust its first squares.
+//! RAdam (Liu and others, 2020): Adam with a rectified variance.
 
 use super::adam::Decay;
 use super::engine::{Algorithm, AnyRule, Call, Groups, optimizer};
@@ -9,7 +9,7 @@ use crate::backend::spec::{Constant, Real, Rule, select};
 use crate::options::options;
 
 options! {
-    /// The settings of [`RAdam`], also of one of its groups of parameters.
+    /// The settings of [`RAdam`], or of one of its parameter groups.
     ///
     /// ```
     /// use cotangent::optim::{RAdam, RAdamOptions};
@@ -18,24 +18,24 @@ options! {
     pub struct RAdamOptions {
         /// The learning rate.
         lr: f64 = 1e-3,
-        /// How much of the running mean of the gradient is kept in each step.
+        /// The decay rate of the running mean of the gradient.
         beta1: f64 = 0.9,
-        /// How much of the running mean of its square is kept in each step.
+        /// The decay rate of the running mean of the squared gradient.
         beta2: f64 = 0.999,
         /// Added to the denominator.
         eps: f64 = 1e-8,
-        /// The factor by which parameters decay.
+        /// The weight decay.
         weight_decay: f64 = 0.0,
-        /// Whether weight decay is apart from the gradient.
+        /// Whether weight decay is decoupled from the gradient.
         decoupled_weight_decay: bool = false,
-        /// Whether the gradient is followed upwards.
+        /// Whether to maximise the loss instead of minimising it.
         maximize: bool = false,
     }
 }
 
 optimizer! {
-    /// Adam with a rectified variance: the first steps are those of plain momentum, until there are enough squares to divide
-    /// by. PyTorch's arithmetic.
+    /// RAdam: Adam with a rectified variance. The first steps use momentum alone, until the variance estimate is reliable. The
+    /// arithmetic is PyTorch's.
     ///
     /// ```
     /// use cotangent::optim::RAdam;
@@ -56,8 +56,8 @@ impl Algorithm for RAdamOptions {
     }
 
     fn check(&self) -> Result<()> {
-        not_negative(Self::OP, "learning rate", self.lr)?;
-        not_negative(Self::OP, "weight decay", self.weight_decay)?;
+        not_negative(Self::OP, "lr", self.lr)?;
+        not_negative(Self::OP, "weight_decay", self.weight_decay)?;
         not_negative(Self::OP, "eps", self.eps)?;
         check_betas(Self::OP, [self.beta1, self.beta2])
     }
@@ -68,14 +68,14 @@ impl Algorithm for RAdamOptions {
             let (into_gradient, shrink) = Decay::new(own.weight_decay, own.decoupled_weight_decay).factors(own.lr);
             let step = step as f64;
             let (kept, size) = (own.beta2.powf(step), own.lr / (1.0 - own.beta1.powf(step)));
-            // The length of the running mean of squares, in the end and so far.
+            // The effective length of the running mean of squares: its limit, and its current value.
             let longest = 2.0 / (1.0 - own.beta2) - 1.0;
             let length = longest - 2.0 * step * kept / (1.0 - kept);
             let rectified = if length > 5.0 {
                 let part = (length - 4.0) * (length - 2.0) * longest;
                 (part / ((longest - 4.0) * (longest - 2.0) * length)).sqrt() * (1.0 - kept).sqrt()
             } else {
-                // Not by squares at all.
+                // The squares are not used.
                 0.0
             };
             let (new, keep) = (1.0 - own.beta1, own.beta2);

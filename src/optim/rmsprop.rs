@@ -8,7 +8,7 @@ use crate::backend::spec::{Constant, Real, Rule, select};
 use crate::options::options;
 
 options! {
-    /// The settings of [`RMSprop`], also of one of its groups of parameters.
+    /// The settings of [`RMSprop`], or of one of its parameter groups.
     ///
     /// ```
     /// use cotangent::optim::{RMSprop, RMSpropOptions};
@@ -17,23 +17,23 @@ options! {
     pub struct RMSpropOptions {
         /// The learning rate.
         lr: f64 = 1e-2,
-        /// How much of the running mean of the gradient's square is kept in each step.
+        /// The decay rate of the running mean of the squared gradient.
         alpha: f64 = 0.99,
         /// Added to the denominator.
         eps: f64 = 1e-8,
-        /// The factor of the parameter that is added to its gradient.
+        /// The weight decay, which is added to the gradient.
         weight_decay: f64 = 0.0,
-        /// How much of the last direction is kept.
+        /// The momentum factor.
         momentum: f64 = 0.0,
-        /// Whether the denominator is the gradient's standard deviation, in place of its root mean square.
+        /// Whether to divide by the gradient's standard deviation instead of its root mean square.
         centered: bool = false,
-        /// Whether the gradient is followed upwards.
+        /// Whether to maximise the loss instead of minimising it.
         maximize: bool = false,
     }
 }
 
 optimizer! {
-    /// The gradient divided by a running root mean square of it, with momentum; PyTorch's arithmetic.
+    /// RMSprop: divides the gradient by its running root mean square, with optional momentum. The arithmetic is PyTorch's.
     ///
     /// ```
     /// use cotangent::optim::RMSprop;
@@ -56,8 +56,8 @@ impl Algorithm for RMSpropOptions {
     }
 
     fn check(&self) -> Result<()> {
-        not_negative(Self::OP, "learning rate", self.lr)?;
-        not_negative(Self::OP, "weight decay", self.weight_decay)?;
+        not_negative(Self::OP, "lr", self.lr)?;
+        not_negative(Self::OP, "weight_decay", self.weight_decay)?;
         not_negative(Self::OP, "eps", self.eps)?;
         not_negative(Self::OP, "momentum", self.momentum)?;
         not_negative(Self::OP, "alpha", self.alpha)
@@ -117,7 +117,7 @@ impl Rule<2, 6> for WithMomentum {
     }
 }
 
-/// With momentum, and the gradient's mean, which counts where the last number says so.
+/// With momentum and the gradient's running mean, which is used if the last coefficient is not 0.
 struct Centered;
 
 impl Rule<3, 7> for Centered {

@@ -8,32 +8,31 @@ use crate::error::bail;
 use crate::options::options;
 
 options! {
-    /// The settings of [`Rprop`], also of one of its groups of parameters.
+    /// The settings of [`Rprop`], or of one of its parameter groups.
     ///
     /// ```
     /// use cotangent::optim::{Rprop, RpropOptions};
     /// let optimizer = Rprop::new_with(RpropOptions::new().etaplus(1.1));
     /// ```
     pub struct RpropOptions {
-        /// The size of the first steps.
+        /// The initial step size.
         lr: f64 = 1e-2,
-        /// What a step's size is multiplied by when the gradient's sign has changed.
+        /// The factor of the step size when the gradient's sign has changed.
         etaminus: f64 = 0.5,
-        /// What it is multiplied by when it has not.
+        /// The factor of the step size when it has not.
         etaplus: f64 = 1.2,
-        /// The smallest size of a step.
+        /// The smallest step size.
         min_step_size: f64 = 1e-6,
-        /// The largest size of a step.
+        /// The largest step size.
         max_step_size: f64 = 50.0,
-        /// Whether the gradient is followed upwards.
+        /// Whether to maximise the loss instead of minimising it.
         maximize: bool = false,
     }
 }
 
 optimizer! {
-    /// Steps against the gradient's sign, each element by a size of its own, which grows while the sign stays and shrinks when it
-    /// changes. For gradients of the whole data, not of batches. The learning rate is the size of the first steps alone.
-    /// PyTorch's arithmetic.
+    /// Rprop: updates by the gradient's sign. Each element has its own step size, which grows while the sign stays and shrinks when
+    /// it changes. It is for full-batch gradients. The learning rate is only the initial step size. The arithmetic is PyTorch's.
     ///
     /// ```
     /// use cotangent::optim::Rprop;
@@ -45,7 +44,7 @@ optimizer! {
 }
 
 impl Rprop {
-    /// What sizes are multiplied by when the gradient's sign has changed, and when it has not.
+    /// Sets the factors of the step size when the gradient's sign has changed, and when it has not.
     ///
     /// ```
     /// use cotangent::optim::Rprop;
@@ -55,7 +54,7 @@ impl Rprop {
         self.etaminus(etaminus).etaplus(etaplus)
     }
 
-    /// The smallest and the largest size of a step.
+    /// Sets the smallest and the largest step size.
     ///
     /// ```
     /// use cotangent::optim::Rprop;
@@ -77,11 +76,11 @@ impl Algorithm for RpropOptions {
 
     fn check(&self) -> Result<()> {
         let RpropOptions { lr, etaminus, etaplus, min_step_size, max_step_size, .. } = *self;
-        not_negative(Self::OP, "learning rate", lr)?;
-        not_negative(Self::OP, "smallest size of a step", min_step_size)?;
-        not_negative(Self::OP, "largest size of a step", max_step_size)?;
+        not_negative(Self::OP, "lr", lr)?;
+        not_negative(Self::OP, "min_step_size", min_step_size)?;
+        not_negative(Self::OP, "max_step_size", max_step_size)?;
         if !(etaminus > 0.0 && etaminus < 1.0 && etaplus > 1.0) {
-            bail!(Value, Self::OP, "the etas are {etaminus} and {etaplus}, not between 0 and 1 and above 1");
+            bail!(Value, Self::OP, "etaminus must be in (0, 1) and etaplus > 1, got {etaminus} and {etaplus}");
         }
         Ok(())
     }
@@ -113,7 +112,7 @@ impl Rule<2, 5> for BySign {
         let size = size * factor;
         let size = select(size.lt(min), min, size);
         let size = select(size.gt(max), max, size);
-        // After a change of sign nothing is done, and the next step starts anew.
+        // After a change of sign the element is not updated, and its step size stays in the next step.
         let g = select(same.lt(zero), zero, g);
         let step = select(g.gt(zero), size, select(g.lt(zero), -size, zero));
         (p - step, [g, size])

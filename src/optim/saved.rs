@@ -19,7 +19,7 @@ pub(super) fn save_count(name: &str, count: u64, dict: &mut StateDict) -> Result
     Ok(())
 }
 
-/// A dictionary that is read: what does not fit is collected, and reported in one error.
+/// Reads a dictionary. Mismatches are collected, and reported in one error.
 pub(super) struct Saved<'a> {
     op: &'static str,
     dict: &'a StateDict,
@@ -41,7 +41,7 @@ impl<'a> Saved<'a> {
         };
         if found.shape() != shape || found.dtype() != dtype {
             let (own, there) = (found.dtype(), found.shape());
-            self.faults.push(format!("{name} is {own} of shape {there:?}, not {dtype} of shape {shape:?}"));
+            self.faults.push(format!("{name} must be {dtype} of shape {shape:?}, got {own} of shape {there:?}"));
             return None;
         }
         Some(found)
@@ -54,7 +54,7 @@ impl<'a> Saved<'a> {
     pub fn count(&mut self, name: &str) -> u64 {
         let count = self.tensor(name, &[], DType::I64).and_then(|x| x.item::<i64>().ok()).unwrap_or(0);
         u64::try_from(count).unwrap_or_else(|_| {
-            self.faults.push(format!("{name} is {count}, which counts nothing"));
+            self.faults.push(format!("{name} must be ≥ 0, got {count}"));
             0
         })
     }
@@ -65,21 +65,26 @@ impl<'a> Saved<'a> {
 
     /// A vector of floats of any length.
     pub fn vector(&mut self, name: &str) -> Option<Tensor> {
-        self.form(name, |x| x.rank() == 1)
+        self.form(name, format_args!("a float vector"), |x| x.rank() == 1)
     }
 
     /// A matrix of floats.
     pub fn matrix(&mut self, name: &str, shape: [usize; 2]) -> Option<Tensor> {
-        self.form(name, |x| x.shape() == shape)
+        self.form(name, format_args!("float of shape {shape:?}"), |x| x.shape() == shape)
     }
 
-    fn form(&mut self, name: &str, fits: impl FnOnce(&Tensor) -> bool) -> Option<Tensor> {
+    fn form(
+        &mut self,
+        name: &str,
+        expected: std::fmt::Arguments<'_>,
+        fits: impl FnOnce(&Tensor) -> bool,
+    ) -> Option<Tensor> {
         self.read.push(name.to_string());
         match self.dict.get(name) {
             Some(found) if fits(found) && found.dtype().is_float() => return Some(found.detach()),
             Some(found) => {
                 let (dtype, shape) = (found.dtype(), found.shape());
-                self.faults.push(format!("{name} is {dtype} of shape {shape:?}, which does not fit"));
+                self.faults.push(format!("{name} must be {expected}, got {dtype} of shape {shape:?}"));
             }
             None => self.faults.push(format!("missing {name}")),
         }
@@ -90,7 +95,7 @@ impl<'a> Saved<'a> {
         self.faults.push(what);
     }
 
-    /// Fails if anything did not fit, or was not asked for.
+    /// Fails if anything did not fit, or an entry was not read.
     pub fn finish(mut self) -> Result<()> {
         for name in self.dict.names().filter(|name| !self.read.iter().any(|read| read == name)) {
             self.faults.push(format!("unexpected {name}"));

@@ -1,4 +1,4 @@
-//! Losses scaled up, so that gradients of half precision do not vanish.
+//! Loss scaling, so that gradients in `f16` do not underflow.
 
 use super::Optimizer;
 use super::clip::scale_gradients;
@@ -19,22 +19,22 @@ options! {
     /// assert_eq!(scaler.get_scale(), 1024.0);
     /// ```
     pub struct GradScalerOptions {
-        /// The first scale.
+        /// The initial scale.
         init_scale: f64 = 65536.0,
-        /// What the scale is multiplied by after enough steps without an infinity.
+        /// The factor of the scale after `growth_interval` steps with finite gradients.
         growth_factor: f64 = 2.0,
-        /// What it is multiplied by after a step with one.
+        /// The factor of the scale after a step with gradients that are not finite.
         backoff_factor: f64 = 0.5,
-        /// How many steps without an infinity are enough.
+        /// The number of consecutive steps with finite gradients after which the scale grows.
         growth_interval: u64 = 2000,
-        /// Whether anything is scaled; if not, a step is the optimiser's.
+        /// Whether scaling is enabled. If not, a step is just the optimiser's.
         enabled: bool = true,
     }
 }
 
-/// Trains in `f16`, whose smallest numbers are large: the loss is multiplied by a scale before the backward pass, and the
-/// gradients are divided by it before the step. A step with gradients that are infinite or not a number is left out, and the scale
-/// is made smaller; after many that are finite it is made larger. In `bf16` nothing of this is needed.
+/// Loss scaling for training in `f16`, in which small gradients underflow. The loss is multiplied by a scale before the backward
+/// pass, and the gradients are divided by it before the step. A step with infinite or NaN gradients is skipped, and the scale is
+/// reduced; after many steps with finite gradients it is increased. `bf16` does not need this.
 ///
 /// ```
 /// use cotangent::nn::{Forward, Linear, Module};
@@ -56,16 +56,16 @@ options! {
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
-/// A CUDA graph can hold the scaled loss and its backward pass: each replay leaves new gradients with the parameters, and
-/// `unscale`, `step` and `update` follow it outside of the graph, since whether a step is left out depends on values.
+/// A CUDA graph can hold the scaled loss and its backward pass: each replay leaves new gradients with the parameters. Call
+/// `unscale`, `step` and `update` after it, outside the graph, because whether a step is skipped depends on values.
 #[derive(Debug)]
 #[must_use]
 pub struct GradScaler {
     options: GradScalerOptions,
     scale: f64,
-    /// Steps without an infinity since the scale was changed.
+    /// Steps with finite gradients since the scale was changed.
     growth: u64,
-    /// The scale where losses are: the same place in memory from step to step, so that recorded steps find new ones there.
+    /// The scale on each device, at the same address in every step, so that replays of recorded steps read the new one.
     on_devices: Vec<OnDevice>,
     /// What was unscaled since the last update.
     unscaled: Vec<Unscaled>,
@@ -80,7 +80,7 @@ struct OnDevice {
 
 #[derive(Debug)]
 struct Unscaled {
-    /// What tells the model from others: its first parameter with a gradient.
+    /// Identifies the model: the id of its first parameter with a gradient.
     model: usize,
     infinite: bool,
 }
@@ -94,7 +94,7 @@ impl Default for GradScaler {
 }
 
 impl GradScaler {
-    /// With all settings at their defaults.
+    /// Creates a scaler with default settings.
     ///
     /// ```
     /// assert_eq!(cotangent::optim::GradScaler::new().get_scale(), 65536.0);
@@ -103,7 +103,7 @@ impl GradScaler {
         GradScaler::new_with(GradScalerOptions::new())
     }
 
-    /// With these settings.
+    /// Creates a scaler with these settings.
     ///
     /// ```
     /// use cotangent::optim::{GradScaler, GradScalerOptions};
@@ -118,21 +118,21 @@ impl GradScaler {
     fn check(&self) -> Result<()> {
         let GradScalerOptions { growth_factor, backoff_factor, growth_interval, .. } = self.options;
         if !(self.scale.is_finite() && self.scale > 0.0) {
-            bail!(Value, OP, "the scale cannot be {}", self.scale);
+            bail!(Value, OP, "the scale must be finite and > 0, got {}", self.scale);
         }
         if growth_factor.is_nan() || growth_factor <= 1.0 {
-            bail!(Value, OP, "a growth_factor of {growth_factor} is not above 1");
+            bail!(Value, OP, "growth_factor must be > 1, got {growth_factor}");
         }
         if !(backoff_factor > 0.0 && backoff_factor < 1.0) {
-            bail!(Value, OP, "a backoff_factor of {backoff_factor} is not between 0 and 1");
+            bail!(Value, OP, "backoff_factor must be in (0, 1), got {backoff_factor}");
         }
         if growth_interval == 0 {
-            bail!(Value, OP, "the growth_interval cannot be 0");
+            bail!(Value, OP, "growth_interval must be ≥ 1, got 0");
         }
         Ok(())
     }
 
-    /// The loss times the scale; of half precision in `f32`. Call `backward` on it.
+    /// The loss times the scale, to call `backward` on. A half-precision loss becomes `f32`.
     ///
     /// ```
     /// use cotangent::{Tensor, optim::GradScaler};
@@ -168,12 +168,12 @@ impl GradScaler {
         loss.mul(&own.scale)
     }
 
-    /// Divides the model's gradients by the scale, where something is done with them before the step, such as clipping.
-    /// [`step`](Self::step) does it otherwise. With several optimisers of parts of one model it is done once for all of them.
+    /// Divides the model's gradients by the scale. Call it only if the gradients are used before the step, for example clipped;
+    /// otherwise [`step`](Self::step) does it. If several optimisers train parts of one model, call it once for all of them.
     ///
     /// # Errors
-    /// If it was done since the last [`update`](Self::update), the gradients are of `f16`, in which they would vanish, or memory
-    /// runs out; nothing is changed then.
+    /// If it was already called since the last [`update`](Self::update), a gradient is `f16`, in which it would underflow, or
+    /// memory runs out; nothing is changed then.
     #[doc(alias = "unscale_")]
     #[track_caller]
     pub fn unscale(&mut self, model: &dyn Module) -> Result<()> {
@@ -185,18 +185,18 @@ impl GradScaler {
 
     fn unscaled_once(&mut self, model: &dyn Module) -> Result<()> {
         if self.place_of(model).is_some() {
-            bail!(Value, OP, "the gradients were unscaled since the last update");
+            bail!(Value, OP, "the gradients were already unscaled since the last update");
         }
         self.divide(model).map(drop)
     }
 
-    /// Where the model stands among those unscaled.
+    /// The index of the model among those unscaled.
     fn place_of(&self, model: &dyn Module) -> Option<usize> {
         let first = model.parameters().into_iter().find(|parameter| parameter.grad().is_some())?.id();
         self.unscaled.iter().position(|one| one.model == first)
     }
 
-    /// Divides the gradients, and returns the place of what was found.
+    /// Divides the gradients, and returns the index of the new entry in `unscaled`.
     fn divide(&mut self, model: &dyn Module) -> Result<Option<usize>> {
         let parameters = model.parameters();
         let with_grads: Vec<_> = parameters.iter().filter_map(|&own| Some((own, own.grad()?))).collect();
@@ -207,18 +207,18 @@ impl GradScaler {
                 bail!(
                     DType,
                     OP,
-                    "gradients of f16 would vanish if they were unscaled: keep the parameters in f32, and compute in f16 by autocast"
+                    "gradients must not be f16, in which they underflow when unscaled: keep the parameters in f32 and compute in f16 by autocast"
                 );
             }
             if backend::is_recording(grad.device()) {
                 bail!(
                     Backend,
                     OP,
-                    "whether a step is left out depends on values, which cannot be recorded: record the step up to the \
-                     backward pass, and call unscale, step and update after each replay"
+                    "unscaling cannot be recorded, because whether a step is skipped depends on values: record the step up \
+                     to the backward pass, and call unscale, step and update after each replay"
                 );
             }
-            // Not a number if an element is not finite, else 0.
+            // NaN if an element is not finite, otherwise 0.
             sums.push(no_grad(|| grad.detach().mul(0.0)?.sum(..)?.to_dtype(DType::F32))?);
         }
         let infinite = any_not_a_number(&sums)?;
@@ -230,21 +230,21 @@ impl GradScaler {
         Ok(Some(self.unscaled.len() - 1))
     }
 
-    /// A step of the optimiser, unless a gradient is infinite or not a number. Returns whether there was one.
+    /// Makes a step of the optimiser, unless a gradient is infinite or NaN. Returns whether it was made.
     ///
     /// # Errors
-    /// As [`unscale`](Self::unscale) and the optimiser's.
+    /// As [`unscale`](Self::unscale) and the optimiser's step.
     #[track_caller]
     pub fn step(&mut self, optimizer: &mut dyn Optimizer, model: &mut dyn Module) -> Result<bool> {
         if !self.options.enabled {
             return optimizer.step(model).map(|()| true);
         }
-        let place = match self.place_of(model) {
+        let position = match self.place_of(model) {
             Some(at) => Some(at),
             None => named("GradScaler::step", self.divide(model))?,
         };
-        let Some(at) = place else {
-            // Nobody has a gradient.
+        let Some(at) = position else {
+            // No parameter has a gradient.
             return optimizer.step(model).map(|()| true);
         };
         if self.unscaled[at].infinite {
@@ -254,10 +254,10 @@ impl GradScaler {
         Ok(true)
     }
 
-    /// Ends an iteration: makes the scale smaller if a gradient was not finite, and larger after enough steps in which all were.
+    /// Ends an iteration: reduces the scale if a gradient was not finite, and increases it after enough steps with finite ones.
     ///
     /// # Errors
-    /// If no gradients were unscaled since the last time, or a recorded step's loss still holds the scale.
+    /// If no gradients were unscaled since the last call, or the loss of a recorded step still holds the scale.
     #[track_caller]
     pub fn update(&mut self) -> Result<()> {
         named("GradScaler::update", self.updated())
@@ -268,7 +268,7 @@ impl GradScaler {
             return Ok(());
         }
         if self.unscaled.is_empty() {
-            bail!(Value, OP, "no gradients were unscaled since the last update: call step before it");
+            bail!(Value, OP, "no gradients were unscaled since the last update: call step or unscale first");
         }
         let GradScalerOptions { growth_factor, backoff_factor, growth_interval, .. } = self.options;
         let infinite = self.unscaled.iter().any(|one| one.infinite);
@@ -287,7 +287,7 @@ impl GradScaler {
         Ok(())
     }
 
-    /// Puts another scale where losses find it.
+    /// Sets the scale on all devices.
     fn write(&mut self, scale: f64) -> Result<()> {
         if scale == self.scale {
             return Ok(());
@@ -306,7 +306,7 @@ impl GradScaler {
         Ok(())
     }
 
-    /// The scale.
+    /// The scale, or 1 if scaling is disabled.
     ///
     /// ```
     /// assert_eq!(cotangent::optim::GradScaler::new().get_scale(), 65536.0);
@@ -315,7 +315,7 @@ impl GradScaler {
         if self.options.enabled { self.scale } else { 1.0 }
     }
 
-    /// Whether anything is scaled.
+    /// Whether scaling is enabled.
     ///
     /// ```
     /// assert!(cotangent::optim::GradScaler::new().is_enabled());
@@ -324,7 +324,7 @@ impl GradScaler {
         self.options.enabled
     }
 
-    /// The scale, the settings, and how many steps since the scale was changed were without an infinity.
+    /// The scale, the settings, and the number of steps with finite gradients since the scale was changed.
     ///
     /// ```
     /// let dict = cotangent::optim::GradScaler::new().state_dict()?;
@@ -344,7 +344,7 @@ impl GradScaler {
         Ok(dict)
     }
 
-    /// Takes over what [`state_dict`](Self::state_dict) gave.
+    /// Loads what [`state_dict`](Self::state_dict) has returned.
     ///
     /// ```
     /// use cotangent::optim::{GradScaler, GradScalerOptions};
@@ -355,7 +355,7 @@ impl GradScaler {
     /// ```
     ///
     /// # Errors
-    /// If a name is missing or unknown, or a value is not of the right form; nothing is changed then.
+    /// If a name is missing or unknown, or a shape, dtype or value does not fit; nothing is changed then.
     #[track_caller]
     pub fn load_state_dict(&mut self, dict: &StateDict) -> Result<()> {
         named("load_state_dict", self.load(dict))
@@ -381,7 +381,7 @@ impl GradScaler {
     }
 }
 
-/// Whether one of these numbers, of one element each, is none. GPUs are waited for once.
+/// Whether one of these tensors of one element is not finite. There is one transfer for each GPU.
 fn any_not_a_number(sums: &[Tensor]) -> Result<bool> {
     let mut any = false;
     for on_one in sums.chunk_by(|a, b| a.device() == b.device()) {

@@ -9,7 +9,7 @@ pub(crate) type Setting<'a> = &'a mut dyn SettingValue;
 /// Settings with their names.
 pub(crate) type Settings<'a> = Vec<(&'static str, Setting<'a>)>;
 
-/// What a setting can be. It is saved as a number.
+/// The value of a setting. It is saved as a number.
 pub(crate) trait SettingValue {
     fn get(&self) -> f64;
     fn set(&mut self, number: f64);
@@ -45,7 +45,7 @@ impl SettingValue for usize {
     }
 }
 
-/// Nothing is saved as NaN.
+/// `None` is saved as NaN.
 impl SettingValue for Option<f64> {
     fn get(&self) -> f64 {
         self.unwrap_or(f64::NAN)
@@ -93,7 +93,7 @@ pub(super) fn set_numbers(
     numbers: &[f64],
 ) -> Result<()> {
     if numbers.len() != groups.len() {
-        bail!(Value, op, "{} numbers for the {} groups of {optimizer}", numbers.len(), groups.len());
+        bail!(Value, op, "expected {} values for the groups of {optimizer}, got {}", groups.len(), numbers.len());
     }
     groups.into_iter().zip(numbers).for_each(|(group, &number)| set_number(group, name, number));
     Ok(())
@@ -109,25 +109,25 @@ pub(super) fn saved_settings(groups: Vec<Settings<'_>>) -> Vec<(String, Setting<
     all
 }
 
-/// Refuses what is no part below 1.
+/// Checks that betas are in [0, 1).
 pub(crate) fn check_betas(op: &'static str, betas: impl IntoIterator<Item = f64>) -> Result<()> {
     for beta in betas {
         if !(0.0..1.0).contains(&beta) {
-            bail!(Value, op, "a beta of {beta} is not at least 0 and below 1");
+            bail!(Value, op, "beta1 and beta2 must be in [0, 1), got {beta}");
         }
     }
     Ok(())
 }
 
-/// The factor of gradients: they are followed upwards where something is maximised.
+/// The sign of gradients: -1 if the loss is maximised.
 pub(crate) fn sign(maximize: bool) -> f64 {
     if maximize { -1.0 } else { 1.0 }
 }
 
-/// Refuses a number that is negative or none.
+/// Checks that a number is not negative or NaN.
 pub(crate) fn not_negative(op: &'static str, what: &str, number: f64) -> Result<()> {
     if number.is_nan() || number < 0.0 {
-        bail!(Value, op, "the {what} cannot be {number}");
+        bail!(Value, op, "{what} must be ≥ 0, got {number}");
     }
     Ok(())
 }

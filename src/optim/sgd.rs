@@ -8,7 +8,7 @@ use crate::error::bail;
 use crate::options::options;
 
 options! {
-    /// The settings of [`Sgd`], also of one of its groups of parameters.
+    /// The settings of [`Sgd`], or of one of its parameter groups.
     ///
     /// ```
     /// use cotangent::optim::{Sgd, SgdOptions};
@@ -17,21 +17,21 @@ options! {
     pub struct SgdOptions {
         /// The learning rate.
         lr: f64 = 1e-3,
-        /// How much of the last direction is kept.
+        /// The momentum factor.
         momentum: f64 = 0.0,
-        /// How much less of each new gradient enters the direction.
+        /// The dampening of the momentum: new gradients are multiplied by `1 - dampening`.
         dampening: f64 = 0.0,
-        /// The factor of the parameter that is added to its gradient.
+        /// The weight decay, which is added to the gradient.
         weight_decay: f64 = 0.0,
-        /// Whether to look one step ahead along the direction.
+        /// Whether to use Nesterov momentum.
         nesterov: bool = false,
-        /// Whether the gradient is followed upwards.
+        /// Whether to maximise the loss instead of minimising it.
         maximize: bool = false,
     }
 }
 
 optimizer! {
-    /// Stochastic gradient descent with momentum, Nesterov's form of it, and weight decay; PyTorch's arithmetic.
+    /// Stochastic gradient descent, with optional momentum, Nesterov momentum and weight decay. The arithmetic is PyTorch's.
     ///
     /// ```
     /// use cotangent::optim::Sgd;
@@ -52,11 +52,11 @@ impl Algorithm for SgdOptions {
 
     fn check(&self) -> Result<()> {
         let SgdOptions { lr, momentum, dampening, weight_decay, nesterov, .. } = *self;
-        not_negative(Self::OP, "learning rate", lr)?;
-        not_negative(Self::OP, "weight decay", weight_decay)?;
+        not_negative(Self::OP, "lr", lr)?;
+        not_negative(Self::OP, "weight_decay", weight_decay)?;
         not_negative(Self::OP, "momentum", momentum)?;
         if nesterov && (momentum == 0.0 || dampening != 0.0) {
-            bail!(Value, Self::OP, "nesterov needs a momentum and no dampening, not {momentum} and {dampening}");
+            bail!(Value, Self::OP, "nesterov requires momentum > 0 and dampening 0, got {momentum} and {dampening}");
         }
         Ok(())
     }
@@ -90,13 +90,13 @@ impl Rule<0, 3> for Plain {
     }
 }
 
-/// The gradient with the parameter's decay in it. Where there is none, the parameter does not enter, whatever it is.
+/// The gradient plus weight decay. Without weight decay the parameter does not enter, even if it is infinite or NaN.
 #[inline(always)]
 pub(super) fn decayed<T: Real>(p: T, g: T, decay: T) -> T {
     select(decay.eq(T::constant(0.0)), g, g + p * decay)
 }
 
-/// The larger of two numbers; one that is not a number if there is one.
+/// The larger of two numbers; NaN if one is NaN.
 #[inline(always)]
 pub(super) fn larger<T: Real>(a: T, b: T) -> T {
     select(a.lt(b) | b.ne(b), b, a)

@@ -1,11 +1,11 @@
-//! What is kept for each parameter, going over the parameters, and saving and loading what belongs to each.
+//! The state of each parameter: updating, saving and loading it.
 
 use super::engine::AnyRule;
 use super::on_gpus::{Numbers, OnGpus};
-use crate::backend;
-use crate::backend::cpu::nn::optim::{Loop, Update, UpdateDType, update};
 #[cfg(feature = "cuda")]
-use crate::cuda_graph::note_change;
+use crate::autograd::recording::note_change;
+use crate::backend;
+use crate::backend::optim_on_cpu::{Loop, Update, UpdateDType, update};
 use crate::error::{bail, err};
 use crate::io::StateDict;
 use crate::nn::{Module, ParameterMut};
@@ -15,12 +15,12 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// A parameter that has a gradient: nothing of its update can fail any more.
+/// A parameter that has a gradient, and whose update can no longer fail.
 struct Ready<'g, 'm> {
     parameter: &'g mut ParameterMut<'m>,
     /// Contiguous; on the CPU in the compute dtype.
     gradient: Tensor,
-    /// The parameter in the compute dtype, where it is of half precision itself, and on the CPU.
+    /// The parameter in the compute dtype, if it is half precision and on the CPU.
     wide: Option<Tensor>,
 }
 
@@ -28,7 +28,7 @@ struct Ready<'g, 'm> {
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     states: BTreeMap<String, ParamState>,
-    /// The rules' numbers on GPUs.
+    /// The coefficients of the rules on GPUs.
     numbers: Numbers,
     /// Just loaded, and not yet compared with a model.
     fresh: bool,
@@ -46,36 +46,36 @@ impl std::fmt::Debug for Chosen {
     }
 }
 
-/// What is kept for a parameter.
+/// The state of a parameter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ParamState {
     pub step: u64,
     pub tensors: Vec<Tensor>,
-    /// What a parameter of half precision lacks of its value in the compute dtype. Most updates are too small to move a
-    /// number of 8 bits: added up here they are not lost. It is kept in place of a copy in full precision, so that a
+    /// The rounding residual of a half-precision parameter in the compute dtype. Most updates are too small to change a
+    /// mantissa of 8 bits; accumulated here they are not lost. It is kept instead of a full-precision copy, so that a
     /// parameter that is loaded or set by hand has the values that it shows.
     pub residual: Option<Tensor>,
-    /// What is counted besides the steps.
+    /// The counters besides the step.
     pub counters: Vec<f64>,
 }
 
-/// What is kept for a parameter before its first step.
+/// The state of a parameter before its first step.
 #[derive(Clone, Copy)]
 pub(crate) struct Fresh<'a> {
-    /// What the elements of each tensor are, by the parameter's name and the tensor's place.
+    /// The initial value of each tensor's elements, by the parameter's name and the slot.
     pub initial: &'a dyn Fn(&str, usize) -> f64,
     pub counters: &'static [(&'static str, f64)],
 }
 
-/// The names of what is kept for a parameter, by which it is saved.
+/// The names by which the state of a parameter is saved.
 pub(crate) struct Saving {
     pub slots: &'static [&'static str],
-    /// How many of the slots are always there.
+    /// How many of the slots always exist.
     pub required: usize,
     pub counters: &'static [(&'static str, f64)],
 }
 
-/// What the update of a parameter by tensor operations is given: its name, its values, its gradient and its state.
+/// The arguments of an update by tensor operations: the parameter's name, values, gradient and state.
 pub(crate) struct TensorUpdate<'a> {
     pub name: &'a str,
     pub parameter: &'a Tensor,
@@ -84,7 +84,7 @@ pub(crate) struct TensorUpdate<'a> {
 }
 
 impl Store {
-    /// Updates every parameter that has a gradient by an elementwise rule. What can fail comes before the first change.
+    /// Updates every parameter that has a gradient by an elementwise rule. All that can fail is done before the first change.
     pub fn step(
         &mut self,
         op: &'static str,
@@ -117,12 +117,12 @@ impl Store {
         }
         sort_by(&mut ready, |a, b| a.parameter.name().cmp(b.parameter.name()));
         if let Some(two) = ready.windows(2).find(|two| two[0].parameter.name() == two[1].parameter.name()) {
-            bail!(Graph, op, "{} is the name of several parameters", two[0].parameter.name());
+            bail!(Graph, op, "parameter names must be unique, got {} more than once", two[0].parameter.name());
         }
         Ok(ready)
     }
 
-    /// What is left to do when the numbers are new.
+    /// Completes an update after the new values are computed.
     fn finish(&mut self, op: &'static str, ready: Vec<Ready<'_, '_>>) -> Result<()> {
         for Ready { parameter, wide, .. } in ready {
             let name = parameter.name().to_string();
@@ -138,7 +138,7 @@ impl Store {
                     own.residual = Some(wide.sub(&parameter.detach().to_dtype(wide.dtype())?)?);
                 }
             }
-            // Graphs and clones made before the step speak of the old values.
+            // Graphs and clones made before the step refer to the old values.
             parameter.changed();
         }
         Ok(())
@@ -158,7 +158,11 @@ impl Store {
             for (at, parameter) in parameters.iter().enumerate() {
                 let Some(gradient) = gradient_of(op, parameter)? else { continue };
                 if backend::is_recording(parameter.device()) {
-                    bail!(Backend, op, "its steps cannot be recorded: they would all have the numbers of this one");
+                    bail!(
+                        Backend,
+                        op,
+                        "steps cannot be recorded: every replay would reuse the coefficients of this one"
+                    );
                 }
                 let mut state = self.states.get(parameter.name()).cloned().unwrap_or_default();
                 state.step += 1;
@@ -200,7 +204,7 @@ impl Store {
         if self.fresh {
             let unknown = |name: &&String| !parameters.iter().any(|parameter| parameter.name() == **name);
             if let Some(name) = self.states.keys().find(unknown) {
-                bail!(Format, op, "the loaded state has {name}, which is no parameter of the model");
+                bail!(Format, op, "the model has no parameter {name}, which is in the loaded state");
             }
             self.fresh = false;
         }
@@ -211,7 +215,7 @@ impl Store {
         Ok(parameters)
     }
 
-    /// Does all of an update that may fail.
+    /// Does everything of an update that may fail.
     fn ready<'g, 'm>(
         &mut self,
         op: &'static str,
@@ -225,7 +229,7 @@ impl Store {
             bail!(
                 Backend,
                 op,
-                "{} is also held elsewhere: a recorded step must change it where it lies",
+                "{} is also held elsewhere, but a recorded step must change it in place: drop its clones first",
                 parameter.name()
             );
         }
@@ -260,14 +264,14 @@ impl Store {
         let alike = |one: &&mut Ready<'_, '_>| compute(one.gradient.dtype()) == T::DTYPE;
         for Ready { parameter, gradient, wide } in ready.iter_mut().filter(alike) {
             let name = parameter.name().to_string();
-            let lacking = || err!(Backend, op, "{name} has no {} elements to update", T::DTYPE);
+            let lacking = || err!(Backend, op, "{name} and its state must be {}", T::DTYPE);
             let half = parameter.dtype() != compute(parameter.dtype());
             let mut own = None;
             if rule.slots > 0 || half {
                 own = Some(states.find(|(other, _)| **other == name).ok_or_else(lacking)?.1);
             }
             let numbers = match &mut own {
-                // What is recorded has not happened: `advance` counts it.
+                // A recorded step has not run: `advance` counts it.
                 Some(own) if backend::is_recording(parameter.device()) => {
                     numbers_of(&name, own.step, &mut own.counters.clone())
                 }
@@ -290,7 +294,7 @@ impl Store {
                 Some(wide) => wide.as_mut_slice::<T>(op)?,
                 None => parameter.tensor_mut().as_mut_slice::<T>(op)?,
             };
-            let Some(parameter) = parameter else { return Err(err!(Backend, op, "nothing to update")) };
+            let Some(parameter) = parameter else { return Err(err!(Backend, op, "{name} must be {}", T::DTYPE)) };
             let numbers = numbers.iter().map(|&number| T::of(number)).collect();
             updates.push(Update { numbers, parameter, gradient, state });
         }
@@ -298,7 +302,7 @@ impl Store {
         on_gpus.run(op, rule, T::DTYPE, numbers)
     }
 
-    /// Counts a step that was recorded and is replayed next, and hands the GPU its numbers.
+    /// Counts a recorded step that is replayed next, and uploads its coefficients.
     pub fn advance(&mut self, op: &'static str, numbers_of: &NumbersOf<'_>) -> Result<()> {
         let Store { states, numbers, .. } = self;
         numbers.renew(op, |name| match states.get_mut(name) {
@@ -310,7 +314,7 @@ impl Store {
         })
     }
 
-    /// Makes the state of a parameter, or checks the one that is there and makes it the only handle to its bytes.
+    /// Creates the state of a parameter, or checks the existing one and makes it the only handle to its memory.
     fn prepare(
         &mut self,
         op: &'static str,
@@ -324,13 +328,13 @@ impl Store {
         let filled = |slot: usize| Tensor::full_with(shape, (fresh.initial)(name, slot), (dtype, device));
         let state = match self.states.entry(name.to_string()) {
             Entry::Occupied(state) => state.into_mut(),
-            Entry::Vacant(place) => {
+            Entry::Vacant(position) => {
                 let tensors = (0..count).map(filled).collect::<Result<_>>()?;
                 let counters = fresh.counters.iter().map(|&(_, start)| start).collect();
-                place.insert(ParamState { step: 0, tensors, residual: None, counters })
+                position.insert(ParamState { step: 0, tensors, residual: None, counters })
             }
         };
-        // A rule that keeps more than the one before, such as a momentum that was set later.
+        // The rule may have more slots than before, for example because momentum was set later.
         while state.tensors.len() < count {
             state.tensors.push(filled(state.tensors.len())?);
         }
@@ -339,7 +343,7 @@ impl Store {
         }
         for tensor in state.tensors.iter_mut().chain(&mut state.residual) {
             same_form(op, name, tensor, shape, dtype)?;
-            // A state that was loaded, or made for a model elsewhere, follows the parameter.
+            // A state that was loaded, or made on another device, is moved to the parameter's device.
             if tensor.device() != device {
                 *tensor = tensor.to_device(device)?;
             }
@@ -392,7 +396,11 @@ impl Store {
                 tensor.at(&[]).map(crate::Scalar::to_f64).ok()
             }
             Some(tensor) => {
-                faults.push(format!("{name} is {} of shape {:?}, not one {dtype}", tensor.dtype(), tensor.shape()));
+                faults.push(format!(
+                    "{name} must be one {dtype}, got {} of shape {:?}",
+                    tensor.dtype(),
+                    tensor.shape()
+                ));
                 None
             }
             None => {
@@ -415,12 +423,11 @@ impl Store {
         for ((name, step), counters) in names.into_iter().zip(steps).zip(counted) {
             let found: Vec<Option<&Tensor>> = slots.iter().map(|slot| dict.get(&format!("{name}.{slot}"))).collect();
             let residual = dict.get(&format!("{name}.{RESIDUAL}")).map(Tensor::detach);
-            // Those that a setting asks for follow those that are always there. A parameter of half precision may have
-            // nothing but its residual.
+            // Optional slots follow the required ones. A half-precision parameter may have only its residual.
             let tensors: Vec<Tensor> = found.iter().map_while(|found| found.map(Tensor::detach)).collect();
             let gaps = found.iter().flatten().count() != tensors.len();
             if gaps || tensors.len() < required && !(tensors.is_empty() && residual.is_some()) {
-                faults.push(format!("{name} has not one {} each", slots[..required].join(" and ")));
+                faults.push(format!("{name} must have the first {required} or more of {}", slots.join(", ")));
             }
             store.states.insert(name.to_string(), ParamState { step, tensors, residual, counters });
         }
@@ -432,15 +439,15 @@ impl Store {
     }
 }
 
-/// The numbers of a rule for one parameter.
+/// The coefficients of a rule for one parameter.
 pub(crate) type RuleNumbers = SmallVec<[f64; 10]>;
 
-/// The numbers of a rule, by the parameter's name, its step and its counters.
+/// The coefficients of a rule, by the parameter's name, its step and its counters.
 pub(crate) type NumbersOf<'a> = dyn Fn(&str, u64, &mut [f64]) -> RuleNumbers + 'a;
 
 /// The name under which the number of a parameter's steps is saved.
 const STEP: &str = "step";
-/// The name under which what a parameter of half precision lacks is saved.
+/// The name under which a rounding residual is saved.
 const RESIDUAL: &str = "residual";
 
 /// Adds numbers to a dictionary.
@@ -456,20 +463,16 @@ fn compute(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::F64 } else { DType::F32 }
 }
 
-/// Refuses a state that is not of its parameter's form.
+/// Fails if a state does not have the shape and dtype of its gradient.
 pub(super) fn same_form(op: &'static str, name: &str, state: &Tensor, shape: &[usize], dtype: DType) -> Result<()> {
     if state.shape() != shape || state.dtype() != dtype {
         let (own, there) = (state.dtype(), state.shape());
-        bail!(
-            Format,
-            op,
-            "the state of {name} is {own} of shape {there:?}, its gradient is {dtype} of shape {shape:?}"
-        );
+        bail!(Format, op, "the state of {name} must be {dtype} of shape {shape:?}, got {own} of shape {there:?}");
     }
     Ok(())
 }
 
-/// Makes a tensor the sole, contiguous owner of its bytes.
+/// Makes a tensor contiguous, and the only handle to its memory.
 fn own(op: &'static str, tensor: &mut Tensor) -> Result<()> {
     if !tensor.is_contiguous() {
         tensor.own_copy(op)?;
@@ -482,7 +485,7 @@ fn gradient_of(op: &'static str, parameter: &ParameterMut<'_>) -> Result<Option<
     let Some(gradient) = parameter.grad() else { return Ok(None) };
     if gradient.device() != parameter.device() {
         let (name, here, there) = (parameter.name(), parameter.device(), gradient.device());
-        bail!(Device, op, "{name} is on {here}, its gradient on {there}");
+        bail!(Device, op, "the gradient of {name} must be on {here}, got {there}");
     }
     Ok(Some(gradient))
 }

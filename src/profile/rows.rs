@@ -1,12 +1,12 @@
-//! What a profile adds up to.
+//! The rows of a profile.
 
-use super::{Event, Kind};
+use crate::backend::events::{Event, Kind};
 use crate::order::sort_by_key;
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-/// In which pass an operation ran.
+/// The pass in which an operation ran.
 ///
 /// ```
 /// use cotangent::{profile::{self, Pass}, tensor};
@@ -18,7 +18,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Pass {
-    /// Outside of backward passes.
+    /// Outside of a backward pass.
     Forward,
     /// In a backward pass.
     Backward,
@@ -57,32 +57,32 @@ pub struct Row {
 }
 
 impl Row {
-    /// The operation; `grad of ..` for the rule of its gradient, `fused(..)` for a chain of deferred operations that was computed.
+    /// The operation; `grad of ..` for its gradient rule, `fused(..)` for a computed chain of deferred operations.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// In which pass.
+    /// The pass.
     pub fn pass(&self) -> Pass {
         self.pass
     }
 
-    /// How often.
+    /// The number of calls.
     pub fn calls(&self) -> usize {
         self.calls
     }
 
-    /// How often it was deferred: then its work is in the row of the chain that it is a part of.
+    /// The number of deferred calls, whose work is in the row of a chain.
     pub fn deferred(&self) -> usize {
         self.deferred
     }
 
-    /// The time of all calls on the CPU, with all operations inside of them.
+    /// The time of all calls on the CPU, including the operations inside.
     pub fn total_time(&self) -> Duration {
         self.total
     }
 
-    /// The same without the operations inside of them. These times add up.
+    /// The time of all calls on the CPU without the operations inside. These times add up.
     pub fn self_time(&self) -> Duration {
         self.own
     }
@@ -92,19 +92,19 @@ impl Row {
         self.gpu
     }
 
-    /// By how many bytes the memory in use grew by it, on the CPU and on the first GPU that is used, without the operations
-    /// inside. Where several threads run at once it is that of all.
+    /// The growth of the memory in use in bytes, on the CPU and on the first GPU that is used, without the operations inside.
+    /// If several threads run at once it counts the memory of all.
     pub fn memory(&self) -> i64 {
         self.grown.iter().sum()
     }
 
-    /// The most bytes that were in use in a call beyond those before it.
+    /// The peak of the memory in use during a call, in bytes above that before it.
     pub fn peak_memory(&self) -> usize {
         self.peak.iter().sum()
     }
 }
 
-/// What events take without those inside of them.
+/// The events' times and memory without the events inside.
 pub(super) struct Totals<'a> {
     events: &'a [Event],
     own: Vec<Duration>,
@@ -132,11 +132,11 @@ impl<'a> Totals<'a> {
     }
 
     pub fn rows(&self) -> Vec<Row> {
-        let mut places: HashMap<(&str, Kind, bool), usize> = HashMap::new();
+        let mut positions: HashMap<(&str, Kind, bool), usize> = HashMap::new();
         let mut rows: Vec<Row> = Vec::new();
         for (at, event) in self.events.iter().enumerate() {
             let Some(time) = event.time else { continue };
-            let place = *places.entry((&event.name, event.kind, event.backward)).or_insert_with(|| {
+            let position = *positions.entry((&event.name, event.kind, event.backward)).or_insert_with(|| {
                 let pass = if event.backward { Pass::Backward } else { Pass::Forward };
                 rows.push(Row {
                     name: event.name.to_string(),
@@ -151,10 +151,10 @@ impl<'a> Totals<'a> {
                 });
                 rows.len() - 1
             });
-            let row = &mut rows[place];
+            let row = &mut rows[position];
             row.calls += 1;
             row.deferred += event.deferred;
-            // A call inside of one of the same name is counted there.
+            // A call inside of one of the same name is included there.
             if !self.is_inside_its_own(event) {
                 row.total += time;
             }
@@ -183,7 +183,7 @@ impl<'a> Totals<'a> {
     }
 }
 
-/// Bytes as a person reads them.
+/// Bytes in a readable unit.
 pub(crate) fn bytes(count: i64) -> String {
     let size = count.unsigned_abs() as f64;
     let sign = if count < 0 { "-" } else { "" };
@@ -199,7 +199,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.3}", time.as_secs_f64() * 1e3)
 }
 
-/// The rows as text, with a head and totals.
+/// The rows as a table, with a header and totals.
 pub(super) fn table(rows: &[Row], wall: Duration) -> String {
     let on_gpus = rows.iter().any(|row| row.gpu.is_some());
     let own: Duration = rows.iter().map(|row| row.own).sum();
@@ -235,7 +235,7 @@ pub(super) fn table(rows: &[Row], wall: Duration) -> String {
         for (k, field) in line.iter().enumerate() {
             let padding = " ".repeat(widths[k] - field.chars().count());
             let gap = if k == 0 { "" } else { "  " };
-            // Names stand on the left, numbers on the right.
+            // Names are aligned left, numbers right.
             text.push_str(&if k < 2 { format!("{gap}{field}{padding}") } else { format!("{gap}{padding}{field}") });
         }
         text.push('\n');

@@ -1,6 +1,7 @@
 //! A profile as a file of trace events, which Perfetto and Chrome open.
 
-use super::{Event, Kind, Profile};
+use super::Profile;
+use crate::backend::events::{Event, Kind};
 use crate::json::object;
 use crate::{Error, Result, io};
 use serde_json::{Value, json};
@@ -36,10 +37,10 @@ fn track(kind: &str, thread: usize, name: &str) -> Value {
 
 fn events(profile: &Profile) -> Vec<Value> {
     let mut all = vec![track("process_name", 0, "cotangent")];
-    all.extend(profile.threads.iter().enumerate().map(|(at, name)| track("thread_name", at, name)));
-    let gpus: BTreeSet<usize> = profile.events.iter().filter_map(|event| Some(event.gpu?.0)).collect();
+    all.extend(profile.0.threads.iter().enumerate().map(|(at, name)| track("thread_name", at, name)));
+    let gpus: BTreeSet<usize> = profile.0.events.iter().filter_map(|event| Some(event.gpu?.0)).collect();
     all.extend(gpus.iter().map(|gpu| track("thread_name", FIRST_GPU + gpu, &format!("cuda:{gpu}"))));
-    for event in &profile.events {
+    for event in &profile.0.events {
         let Some(time) = event.time else { continue };
         all.push(bar(event, event.thread, event.start, time));
         if let Some((gpu, from, to)) = event.gpu {

@@ -1,5 +1,6 @@
 use super::*;
-use crate::{OutOfMemory, memory};
+use crate::error::OutOfMemory;
+use crate::memory;
 use std::sync::Barrier;
 use std::sync::mpsc;
 use std::thread;
@@ -25,7 +26,7 @@ fn read(storage: &Storage) -> &[u8] {
     unsafe { std::slice::from_raw_parts(storage.as_ptr(), storage.bytes()) }
 }
 
-/// Runs a test of the process-wide statistics or limit alone, in a process of its own: other tests run beside it.
+/// Runs a test of the process-wide statistics or limit in a separate process, since other tests run concurrently.
 fn alone(name: &str, test: impl FnOnce()) {
     const ALONE: &str = "COTANGENT_TEST_ALONE";
     if cfg!(miri) || std::env::var_os(ALONE).is_some_and(|value| value == name) {
@@ -49,7 +50,7 @@ fn storage_can_cross_threads() {
 
 #[cotangent_macros::unit_test]
 fn sizes_alignment_and_contents() {
-    // Miri looks at every byte: the sizes beyond the caches of threads are for the others.
+    // Miri is slow: it skips the sizes beyond the caches of threads.
     let large = if cfg!(miri) { &[][..] } else { &[65_536, 65_537, (1 << 20) + 1, 5 << 20] };
     for &bytes in [0, 1, 4, 63, 64, 65, 4096].iter().chain(large) {
         let mut storage = new(bytes);
@@ -140,7 +141,7 @@ fn memory_is_flat_and_statistics_are_exact() {
         assert_eq!(stats(), warm);
         memory::reset_peak(Device::Cpu).expect("the CPU");
         assert_eq!(stats().peak(), stats().current());
-        // A small buffer given up is not counted beside a later large one.
+        // A freed small buffer is not counted in addition to a later large one.
         drop(new(4));
         let large = new(1 << 20);
         assert_eq!((stats().peak(), stats().current()), (large.bytes(), large.bytes()));

@@ -4,14 +4,14 @@ use super::Tensor;
 use crate::{Complex, DType, Device, Result, Scalar};
 use std::borrow::Cow;
 
-/// What may stand on the other side of a binary operation.
+/// The right-hand side of a binary operation.
 ///
 /// A number takes the tensor's dtype unless it is of a higher category: `i64 * 2.5` is `f32`, `f16 * 2.5` stays `f16`.
 ///
 /// ```
-/// use cotangent::{Operand, Result, Tensor, tensor};
+/// use cotangent::{Result, Tensor, tensor, arguments::Operand};
 ///
-/// /// A function of one's own that takes what operations take.
+/// /// A user-defined function that takes what operations take.
 /// fn twice_as_much<'a>(x: &Tensor, other: impl Into<Operand<'a>>) -> Result<Tensor> {
 ///     x.add(other)?.mul(2)
 /// }
@@ -32,8 +32,8 @@ pub enum Operand<'a> {
 }
 
 impl Operand<'_> {
-    /// The operand as a tensor beside one of `dtype` on `device`. A number that integers of this dtype do not have wraps around,
-    /// which is right where results do: in sums, differences, products and bits.
+    /// The operand as a tensor, for an operation with a tensor of `dtype` on `device`. A number out of range for an integer dtype
+    /// wraps around, which is right where results wrap around: in sums, differences, products and bitwise operations.
     pub(crate) fn resolve(&self, dtype: DType, device: Device) -> Result<Cow<'_, Tensor>> {
         Ok(match self {
             Operand::Borrowed(tensor) => Cow::Borrowed(*tensor),
@@ -42,7 +42,7 @@ impl Operand<'_> {
         })
     }
 
-    /// As [`resolve`](Self::resolve), where a number that the integers do not have is refused.
+    /// As [`resolve`](Self::resolve), but a number out of range is an error.
     pub(crate) fn element(&self, op: &'static str, dtype: DType, device: Device) -> Result<Cow<'_, Tensor>> {
         if let Operand::Scalar(number) = self {
             number.check_element(op, number.beside(dtype))?;
@@ -50,7 +50,7 @@ impl Operand<'_> {
         self.resolve(dtype, device)
     }
 
-    /// As [`element`](Self::element), where the operand is put into a tensor of `dtype`.
+    /// As [`element`](Self::element), for an operand that is stored in a tensor of `dtype`.
     pub(crate) fn put(&self, op: &'static str, dtype: DType, device: Device) -> Result<Cow<'_, Tensor>> {
         if let Operand::Scalar(number) = self {
             number.check_put(op, number.beside(dtype))?;
@@ -58,7 +58,7 @@ impl Operand<'_> {
         self.resolve(dtype, device)
     }
 
-    /// As [`resolve`](Self::resolve), to be compared: a number beyond all that the integers have is as good as infinity.
+    /// As [`resolve`](Self::resolve), for comparisons: a number out of range becomes an infinity.
     pub(crate) fn compared(&self, dtype: DType, device: Device) -> Result<Cow<'_, Tensor>> {
         match self {
             Operand::Scalar(number) if !number.is_element(number.beside(dtype)) => {

@@ -1,4 +1,4 @@
-//! Making tensors from Rust values.
+//! Creation of tensors from Rust values.
 
 use super::{Tensor, TensorOptions};
 use crate::backend;
@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 mod sealed {
     use crate::{Result, Shape};
 
-    /// What makes a value a tensor. Not for users to implement: what it says of its shape is relied on.
+    /// The implementation of [`NdArray`](super::NdArray). Users cannot implement it, since its `shape` is relied on.
     pub trait Nested {
         type Elem: crate::Element;
         fn shape(&self) -> Result<Shape>;
@@ -23,8 +23,8 @@ mod sealed {
 }
 use sealed::Nested;
 
-/// Rust values that can be made into a tensor: numbers, and nested arrays, slices and `Vec`s of them. The tensor's elements
-/// are of exactly their type; [`tensor!`](crate::tensor) gives literals without a type PyTorch's defaults instead.
+/// Rust values that can be made into a tensor: numbers, and nested arrays, slices and `Vec`s of them. The tensor has exactly
+/// their element type; with [`tensor!`](crate::tensor), untyped literals get PyTorch's default dtypes instead.
 ///
 /// The trait is sealed: users cannot implement it.
 ///
@@ -68,7 +68,11 @@ impl<T: Nested> Nested for [T] {
         for (at, part) in self.iter().enumerate() {
             let other = part.shape()?;
             if other != shape {
-                bail!(Shape, "new", "part 0 has shape {shape:?} but part {at} has shape {other:?}");
+                bail!(
+                    Shape,
+                    "new",
+                    "nested parts must have one shape, got {shape:?} for part 0 and {other:?} for part {at}"
+                );
             }
         }
         shape.insert(0, self.len());
@@ -93,8 +97,8 @@ as_slices!([T: Nested, const N: usize] [T; N] => |x| x[..], [T: Nested] Vec<T> =
 
 /// # From Rust values
 impl Tensor {
-    /// A tensor from a number or nested arrays, slices or `Vec`s of numbers, of exactly their type: Rust takes `1.5` for an
-    /// `f64` and `1` for an `i32`. [`tensor!`](crate::tensor) makes `f32` and `i64` of such literals, as PyTorch does.
+    /// A tensor from a number or nested arrays, slices or `Vec`s of numbers, of exactly their type: in Rust `1.5` is an `f64` and
+    /// `1` an `i32`. [`tensor!`](crate::tensor) makes such literals `f32` and `i64`, as PyTorch does.
     ///
     /// ```
     /// use cotangent::{DType, Tensor, tensor};
@@ -126,7 +130,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As [`new`](Self::new); also if there is no such device.
+    /// As [`new`](Self::new); also if the device does not exist.
     #[track_caller]
     pub fn new_with<A: NdArray>(data: A, options: impl Into<TensorOptions>) -> Result<Tensor> {
         let make = || {
@@ -148,9 +152,9 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the number of elements does not fit the shape.
+    /// If the number of elements does not match the shape.
     #[doc(alias = "from_numpy")]
-    #[allow(clippy::needless_pass_by_value)] // what a caller has at hand is a `Vec` that was made for this
+    #[allow(clippy::needless_pass_by_value)] // callers usually have a `Vec` that was made for this
     #[track_caller]
     pub fn from_vec<T: Element>(data: Vec<T>, shape: impl Into<Shape>) -> Result<Tensor> {
         named("from_vec", Tensor::of_elements("from_vec", &data, shape.into(), TensorOptions::new()))
@@ -165,7 +169,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As [`from_vec`](Self::from_vec); also if there is no such device.
+    /// As [`from_vec`](Self::from_vec); also if the device does not exist.
     #[allow(clippy::needless_pass_by_value)] // as above
     #[track_caller]
     pub fn from_vec_with<T: Element>(
@@ -185,7 +189,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the number of elements does not fit the shape.
+    /// If the number of elements does not match the shape.
     #[doc(alias = "frombuffer")]
     #[track_caller]
     pub fn from_slice<T: Element>(data: &[T], shape: impl Into<Shape>) -> Result<Tensor> {
@@ -202,7 +206,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the number of elements does not fit the shape, or there is no such device.
+    /// If the number of elements does not match the shape, or the device does not exist.
     #[track_caller]
     pub fn from_slice_with<T: Element>(
         data: &[T],
@@ -212,7 +216,7 @@ impl Tensor {
         named("from_slice", Tensor::of_elements("from_slice", data, shape.into(), options.into()))
     }
 
-    /// A one-dimensional tensor of what an iterator yields.
+    /// A one-dimensional tensor of the items of an iterator.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -237,7 +241,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As [`from_iter`](Self::from_iter); also if there is no such device.
+    /// As [`from_iter`](Self::from_iter); also if the device does not exist.
     #[track_caller]
     pub fn from_iter_with<T: Element>(
         elements: impl IntoIterator<Item = T>,
@@ -248,7 +252,7 @@ impl Tensor {
         named("from_iter", Tensor::of_elements("from_iter", &data, len.into(), options.into()))
     }
 
-    /// A tensor of which a function gives each element from its index, in row-major order.
+    /// A tensor whose elements a function computes from their indices, in row-major order.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -280,7 +284,7 @@ impl Tensor {
 
     fn of_elements<T: Element>(op: &'static str, data: &[T], shape: Shape, options: TensorOptions) -> Result<Tensor> {
         if check_shape(op, &shape)? != data.len() {
-            bail!(Shape, op, "{} elements do not fill the shape {shape:?}", data.len());
+            bail!(Shape, op, "{} elements do not match shape {shape:?}", data.len());
         }
         let mut out = Tensor::empty(op, shape, T::DTYPE, Device::Cpu)?;
         if let Some(slot) = out.as_mut_slice::<T>(op)? {
@@ -290,7 +294,7 @@ impl Tensor {
         out.to_dtype(dtype)?.to_device(device)
     }
 
-    /// A contiguous tensor whose elements an iterator yields.
+    /// Fills this contiguous tensor with the items of an iterator.
     pub(crate) fn filled_from<T: Element>(mut self, elements: impl Iterator<Item = T>) -> Result<Tensor> {
         if let Some(slot) = self.as_mut_slice::<T>("new")? {
             for (to, from) in slot.iter_mut().zip(elements) {
@@ -324,11 +328,11 @@ impl Tensor {
         Tensor::number(op, &shape, value, dtype, device)
     }
 
-    /// One number everywhere, not written down before somebody asks for the bytes.
+    /// A tensor filled with one number; memory is written only when the values are needed.
     fn number(op: &'static str, shape: &Shape, value: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
         check_shape(op, shape)?;
         backend::check(op, device)?;
-        // As an element of the dtype would hold it.
+        // Rounded to the dtype.
         let number = with_dtype!(dtype, T => <T as Element>::from_scalar(value).to_scalar());
         let (kernel, numel) = (Kernel::Number(number), shape.numel());
         let step = Step { op, kernel, compute: dtype, dtype, device, numel, inputs: SmallVec::new() };

@@ -1,4 +1,4 @@
-//! Memory that is shared with other libraries, and what a front in another language needs to give handles an identity.
+//! Memory shared with other libraries, and what a front end in another language needs for views and in-place changes.
 
 use super::Tensor;
 use crate::autograd::is_grad_enabled;
@@ -12,9 +12,8 @@ use std::sync::Arc;
 
 /// # Memory shared with other libraries
 impl Tensor {
-    /// The address of the first element, on the device that the tensor is on. What was deferred is computed first. Nothing may
-    /// be written there: clones and views, and what is saved for a backward pass, share the bytes. They stay as long as a handle
-    /// to them lives.
+    /// The address of the first element, on the tensor's device. Deferred values are computed first. The memory must not be
+    /// written to: clones, views and saved tensors share it. It is valid as long as a handle to it lives.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -34,8 +33,8 @@ impl Tensor {
         named("data_ptr", first())
     }
 
-    /// A tensor over memory of someone else, which is read and never written: whoever changes the tensor changes a copy. The
-    /// strides are counted in elements.
+    /// A tensor over foreign memory, which is read and never written: a change of the tensor works on a copy. Strides are counted
+    /// in elements.
     ///
     /// ```
     /// # use cotangent::{DType, Device, Tensor};
@@ -49,11 +48,11 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is not one stride for each size, the elements are not aligned, or they span more than can be addressed.
+    /// If `strides` does not match `shape`, the elements are not aligned, or they span more than can be addressed.
     ///
     /// # Safety
-    /// As long as `owner` lives, every element that shape and strides reach from `start` must be valid for reads on the
-    /// device and initialised, and nobody may change it while it is read.
+    /// As long as `owner` lives, every element that shape and strides reach from `start` must be valid for reads on the device
+    /// and initialised, and must not be changed while it is read.
     #[track_caller]
     pub unsafe fn from_foreign(
         owner: Arc<dyn Any + Send + Sync>,
@@ -67,19 +66,24 @@ impl Tensor {
         let shape = shape.into();
         let make = || {
             if strides.len() != shape.len() {
-                bail!(Shape, OP, "{} strides for the shape {shape:?}", strides.len());
+                bail!(Shape, OP, "expected {} strides for shape {shape:?}, got {strides:?}", shape.len());
             }
             let (numel, size) = (check_shape(OP, &shape)?, dtype.size());
-            // The parts of a complex number lie side by side.
+            // A complex number is aligned like its parts.
             let alignment = dtype.to_real().size();
             if numel == 0 {
                 return Tensor::empty(OP, shape.clone(), dtype, device);
             }
             if start.is_null() || !start.addr().is_multiple_of(alignment) {
-                bail!(Value, OP, "elements of {dtype} cannot be at the address {:#x}", start.addr());
+                bail!(Value, OP, "start must be aligned for {dtype} and not null, got address {:#x}", start.addr());
             }
-            let too_far =
-                || crate::error::err!(Shape, OP, "strides {strides:?} of {shape:?} span more than can be addressed");
+            let too_far = || {
+                crate::error::err!(
+                    Shape,
+                    OP,
+                    "shape {shape:?} with strides {strides:?} spans more than can be addressed"
+                )
+            };
             let (mut lowest, mut highest) = (0_isize, 0_isize);
             for (&count, &stride) in shape.iter().zip(strides) {
                 let reach = stride.checked_mul(count as isize - 1).ok_or_else(too_far)?;
@@ -100,8 +104,8 @@ impl Tensor {
         named(OP, make())
     }
 
-    /// The same bytes as elements of another dtype, as a view outside of the graph. The last dimension grows or shrinks with the
-    /// size of an element.
+    /// The same bytes as elements of another dtype, as a view outside of the graph. The size of the last dimension is scaled by
+    /// the ratio of the element sizes.
     ///
     /// ```
     /// # use cotangent::{DType, tensor};
@@ -112,8 +116,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If one of the two dtypes alone is that of bools, since not every byte is one, the elements of the last dimension do not lie
-    /// side by side where sizes differ, they are no whole elements of the other dtype, or inside of a `vmap`.
+    /// If exactly one of the two dtypes is bool, since not every byte is a bool. If the element sizes differ, also if the last
+    /// dimension is not contiguous, or cannot be divided into elements of the other dtype. Also inside of a `vmap`.
     #[track_caller]
     pub fn reinterpret(&self, dtype: DType) -> Result<Tensor> {
         named("reinterpret", self.with_bytes_as(dtype))
@@ -122,7 +126,7 @@ impl Tensor {
     fn with_bytes_as(&self, dtype: DType) -> Result<Tensor> {
         const OP: &str = "reinterpret";
         if (self.dtype() == DType::Bool) != (dtype == DType::Bool) {
-            bail!(DType, OP, "the bytes of {} must not be seen as {dtype}: not every byte is a bool", self.dtype());
+            bail!(DType, OP, "cannot reinterpret {} as {dtype}: not every byte is a bool", self.dtype());
         }
         let start = self.data_ptr()?;
         let (old, new) = (self.dtype().size(), dtype.size());
@@ -143,7 +147,7 @@ impl Tensor {
                 bail!(
                     Shape,
                     OP,
-                    "elements of {old} bytes of shape {:?} with strides {:?} and offset {offset} must be whole elements of {new} bytes",
+                    "shape {:?} with strides {:?} and offset {offset}, in elements of {old} bytes, cannot be divided into elements of {new} bytes",
                     self.shape(),
                     self.strides()
                 );
@@ -156,14 +160,14 @@ impl Tensor {
             shape = shape.with(last, shape[last] * old / new);
         }
         if self.device() == Device::Cpu && self.numel() > 0 && !start.addr().is_multiple_of(dtype.to_real().size()) {
-            bail!(Value, OP, "elements of {dtype} cannot be at the address {:#x}", start.addr());
+            bail!(Value, OP, "the first element must be aligned for {dtype}, got address {:#x}", start.addr());
         }
         let layout = self.layout().as_strided(OP, shape, &strides, offset, self.storage().bytes() / new)?;
         Ok(self.reinterpreted(layout, dtype))
     }
 
-    /// The same values, not as a view of another tensor: a change is for this one alone, and goes to a copy of what is shared.
-    /// The in-place methods of a view are errors, since in Rust nobody would see the change.
+    /// The same values, but not as a view: an in-place change affects this tensor only, and works on a copy of shared memory. On
+    /// a view in-place methods are errors, since the change would not reach the viewed tensor.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -182,8 +186,8 @@ impl Tensor {
         Tensor::from_parts(data.storage.clone(), data.layout.clone(), data.dtype).with_node(self.node)
     }
 
-    /// Takes over the result of a function of this tensor, which has its shape, cast to its dtype: the in-place form of any
-    /// operation, under this name in errors. Where a gradient is required the function's operations are part of the graph.
+    /// Replaces this tensor by `f` of it, which must have its shape and is cast to its dtype: the in-place form of any operation.
+    /// Errors name the operation `op`. If a gradient is required, the operations of `f` are part of the graph.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -194,16 +198,16 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As `f`'s; if its result has another shape or a dtype of a higher kind, this is a leaf that requires a gradient, outside
-    /// [`no_grad`](crate::autograd::no_grad), or a view that shares its memory with another tensor.
+    /// Those of `f`; also if its result has another shape or a dtype of a higher category, this is a leaf that requires a
+    /// gradient, outside [`no_grad`](crate::autograd::no_grad), or a view that shares its memory with another tensor.
     #[track_caller]
     pub fn change(&mut self, op: &'static str, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
         named(op, self.become_result(op, f))
     }
 
-    /// Puts `value` into the part of this tensor that `view` shows of it, in place; it is broadcast to the part's shape and
-    /// cast to the part's dtype. Where a gradient is required the change is recorded like any other operation. For fronts
-    /// whose views are to be seen through: [`set`](Self::set) names parts by an index.
+    /// Writes `value` to the part of this tensor that `view` returns, in place. It is broadcast to the part's shape and cast to
+    /// its dtype. If a gradient is required, the change is recorded. For front ends whose views write through; otherwise use
+    /// [`set`](Self::set), which takes an index.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -214,8 +218,9 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If what `view` gives is no view of its argument, or shows an element more than once; otherwise as [`set`](Self::set).
-    /// `view` may only choose and arrange elements, or the parts of complex ones: it is also called with other values.
+    /// If `view` does not return a view of its argument, or its view contains an element more than once; otherwise as
+    /// [`set`](Self::set). `view` may only select and rearrange elements, or the parts of complex ones: it is also called with
+    /// other values.
     #[track_caller]
     pub fn set_view(&mut self, view: impl Fn(&Tensor) -> Result<Tensor>, value: &Tensor) -> Result<()> {
         named("set_view", self.assign_view(&view, value))
@@ -227,20 +232,10 @@ impl Tensor {
         self.check_change(OP)?;
         let part = view(self)?;
         if !part.shares_memory(self) {
-            bail!(
-                Value,
-                OP,
-                "the part of shape {:?} is no view of the tensor: nobody would see the change",
-                part.shape()
-            );
+            bail!(Value, OP, "view must return a view of the tensor, got a copy of shape {:?}", part.shape());
         }
         if !part.layout().is_non_overlapping() {
-            bail!(
-                Value,
-                OP,
-                "the view of shape {:?} shows elements more than once: which value should they get?",
-                part.shape()
-            );
+            bail!(Value, OP, "the view of shape {:?} must not contain an element more than once", part.shape());
         }
         let value = value.to_dtype(part.dtype())?.to_device(self.device())?.expand(part.shape())?;
         drop(part);
@@ -250,7 +245,7 @@ impl Tensor {
             return self.become_tensor(OP, changed);
         }
         let value = value.detach();
-        // The view is taken of memory that is the tensor's own, which may lie otherwise than what was shared.
+        // The view is taken again after the copy, whose strides may differ from those of the shared memory.
         self.as_raw_view_mut(OP)?;
         let part = view(&self.detach())?;
         if !part.shares_memory(self) {
@@ -269,12 +264,12 @@ impl Tensor {
         Ok(())
     }
 
-    /// This tensor with `value` in the part that `view` shows, as an operation that is recorded.
+    /// This tensor with `value` in the part that `view` returns, as a recorded operation.
     #[track_caller]
     fn with_part(&self, view: &dyn Fn(&Tensor) -> Result<Tensor>, value: &Tensor) -> Result<Tensor> {
         let is_complex = self.dtype().is_complex() || value.dtype().is_complex();
         if is_complex && self.dtype().to_real() == value.dtype().to_real() {
-            // Real numbers are counted: where those of the part lie in memory of the same shape, in order.
+            // The positions of the part, counted in real numbers, from a contiguous tensor of the same shape.
             let model = Tensor::zeros_with(self.shape(), (self.dtype(), self.device()))?;
             let part = view(&model)?;
             if part.shares_memory(&model) {
@@ -287,11 +282,7 @@ impl Tensor {
         }
         if value.dtype() != self.dtype() {
             let (from, to) = (self.dtype(), value.dtype());
-            bail!(
-                Value,
-                "set_view",
-                "the part of {to} is no view of the tensor of {from}: nobody would see the change"
-            );
+            bail!(Value, "set_view", "view must return a view of the tensor of {from}, got a copy of {to}");
         }
         let positions = Tensor::arange_with(0, self.numel() as i64, self.device())?.reshape(self.shape())?;
         self.put(&view(&positions)?, &value.contiguous()?)

@@ -1,4 +1,4 @@
-//! Parts of a tensor as Python names them between brackets, to read and to assign.
+//! Indexing and assignment by index, as with brackets in Python.
 
 use super::Tensor;
 use crate::autograd::{BackwardContext, is_grad_enabled};
@@ -13,10 +13,10 @@ use crate::{DType, Device, ErrorKind, Result, Scalar, interrupt};
 use smallvec::smallvec;
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-/// As many whole dimensions as it takes: `...` in Python.
+/// All dimensions that are not indexed otherwise: `...` in Python.
 ///
 /// ```
-/// use cotangent::{Ellipsis, Index, Tensor};
+/// use cotangent::{Tensor, arguments::{Ellipsis, Index}};
 /// let x = Tensor::zeros([2, 3, 4])?;
 /// assert_eq!(x.index(Index::new(vec![Ellipsis.into(), 0.into()]))?.shape(), [2, 3]);
 /// # Ok::<(), cotangent::Error>(())
@@ -24,10 +24,10 @@ use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToIncl
 #[derive(Clone, Copy, Debug)]
 pub struct Ellipsis;
 
-/// One place of an [`Index`].
+/// One item of an [`Index`].
 ///
 /// ```
-/// use cotangent::{Index, IndexItem, Slice, Tensor};
+/// use cotangent::{Tensor, arguments::{Index, IndexItem, Slice}};
 /// let x = Tensor::zeros([2, 3, 4])?;
 /// let index = Index::new(vec![IndexItem::At(-1), IndexItem::NewDim, IndexItem::Slice(Slice::new(1, None))]);
 /// assert_eq!(x.index(index)?.shape(), [1, 2, 4]);
@@ -36,20 +36,20 @@ pub struct Ellipsis;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum IndexItem {
-    /// One element of a dimension, which goes away; negative ones count from the end.
+    /// One element of a dimension, which is removed; negative indices count from the end.
     At(isize),
     /// A range of a dimension.
     Slice(Slice),
     /// A new dimension of size 1: `None` in Python.
     NewDim,
-    /// As many whole dimensions as it takes.
+    /// All dimensions that are not indexed otherwise.
     Ellipsis,
-    /// Integers that choose elements of a dimension, or bools that choose elements of as many dimensions as they have.
+    /// Integers that select elements of a dimension, or a boolean mask over as many dimensions as it has.
     Tensor(Tensor),
 }
 
-/// What stands between brackets in Python: integers, ranges with steps, new dimensions, an ellipsis, integer tensors and
-/// masks. [`s!`](crate::s) writes it; one item alone stands for itself: `x.index(0)`, `x.index(1..3)`, `x.index(&mask)`.
+/// An index as between brackets in Python: integers, slices, new dimensions, an ellipsis, integer tensors and masks.
+/// [`s!`](crate::s) makes one; a single item converts into one: `x.index(0)`, `x.index(1..3)`, `x.index(&mask)`.
 ///
 /// ```
 /// use cotangent::{Tensor, s};
@@ -62,10 +62,10 @@ pub enum IndexItem {
 pub struct Index(Vec<IndexItem>);
 
 impl Index {
-    /// An index of these places.
+    /// An index of these items.
     ///
     /// ```
-    /// use cotangent::{Index, Tensor};
+    /// use cotangent::{Tensor, arguments::Index};
     /// let at: Vec<usize> = vec![1, 2];
     /// let index = Index::new(at.into_iter().map(Into::into).collect());
     /// assert_eq!(Tensor::arange(0, 6)?.reshape([2, 3])?.index(index)?.item::<i64>()?, 5);
@@ -91,7 +91,7 @@ impl Index {
 }
 
 impl Index {
-    /// The integers of which this index consists, where a kernel can count them from the end itself: there is no graph, and no batch.
+    /// The integers of an index with a single index tensor on a GPU, outside of graph and vmap: there the kernel wraps negative ones.
     fn rows_on_gpu(&self, x: &Tensor, value: &Tensor) -> Option<&Tensor> {
         let [IndexItem::Tensor(rows)] = self.0.as_slice() else { return None };
         let tensors = [x, value, rows];
@@ -137,7 +137,7 @@ items! {
     Tensor: |tensor| IndexItem::Tensor(tensor);
 }
 
-/// An item that makes a view, with the dimension of the tensor before that it is about.
+/// An item that makes a view, with the dimension it applies to.
 enum Basic {
     Select(usize, isize),
     Slice(usize, Slice),
@@ -163,17 +163,17 @@ impl Basic {
     }
 }
 
-/// An index for a tensor of a certain shape: first views, then, along some dimensions of what these leave, integers.
+/// An index resolved for a shape: first views, then integers along some dimensions of the result.
 struct Resolved {
     basic: Vec<Basic>,
     /// Dimensions with their integers, in order.
     chosen: Vec<(usize, Tensor)>,
-    /// Whether these follow each other, so that what they choose takes their place; else it comes first.
+    /// Whether these are adjacent, so that the indexed dimensions replace them; otherwise they come first.
     together: bool,
 }
 
 impl Index {
-    /// What the index means for a tensor of this shape on this device.
+    /// Resolves the index for a tensor.
     fn resolve(&self, op: &'static str, x: &Tensor) -> Result<Resolved> {
         let rank = x.rank();
         let takes = |item: &IndexItem| match item {
@@ -188,13 +188,13 @@ impl Index {
             bail!(
                 Index,
                 op,
-                "an index for {taken} dimensions{} does not fit shape {:?}",
+                "an index of {taken} dimensions{} does not match shape {:?}",
                 if dots > 1 { " with more than one ellipsis" } else { "" },
                 x.shape()
             );
         }
         let mut resolved = Resolved { basic: Vec::new(), chosen: Vec::new(), together: true };
-        // The dimension at hand, of the tensor as the views before have left it, and where the last integers were.
+        // The current dimension of the tensor after the previous views, and whether the index tensors have ended.
         let (mut dim, mut ended) = (0, false);
         for item in &self.0 {
             match item {
@@ -204,7 +204,7 @@ impl Index {
                 IndexItem::At(_) => {}
             }
             match item {
-                // As in PyTorch, and unlike NumPy, a single element is a view beside index tensors, too.
+                // As in PyTorch and unlike NumPy, an integer is a view also next to index tensors.
                 IndexItem::At(at) => resolved.basic.push(Basic::Select(dim, *at)),
                 IndexItem::Slice(slice) => {
                     resolved.basic.push(Basic::Slice(dim, slice.clone()));
@@ -232,10 +232,10 @@ impl Index {
     }
 }
 
-/// The integers that a tensor stands for along the dimensions of `x` from `dim` on: itself, or where a mask is true.
+/// The integers of an index tensor along the dimensions of `x` from `dim` on: itself, or the positions where a mask is true.
 pub(crate) fn integers(op: &'static str, x: &Tensor, dim: usize, tensor: &Tensor) -> Result<Vec<Tensor>> {
     if tensor.device() != x.device() {
-        bail!(Device, op, "the tensor is on {}, its index on {}: use to_device", x.device(), tensor.device());
+        bail!(Device, op, "index must be on {}, got {}: use to_device", x.device(), tensor.device());
     }
     if tensor.dtype() == DType::Bool {
         let sizes = &x.shape()[dim..dim + tensor.rank()];
@@ -243,19 +243,19 @@ pub(crate) fn integers(op: &'static str, x: &Tensor, dim: usize, tensor: &Tensor
             bail!(
                 Index,
                 op,
-                "a mask of shape {:?} does not fit dimensions {sizes:?} of {:?}",
-                tensor.shape(),
-                x.shape()
+                "mask must have shape {sizes:?} for these dimensions of {:?}, got {:?}",
+                x.shape(),
+                tensor.shape()
             );
         }
         return where_true(op, tensor);
     }
     if !tensor.dtype().is_int() {
-        bail!(DType, op, "indices are integers or bools, not {}", tensor.dtype());
+        bail!(DType, op, "indices must be integers or bools, got {}", tensor.dtype());
     }
     let size = x.shape()[dim];
     let wide = tensor.private()?.detach().to_dtype(DType::I64)?;
-    // Most indices count from the start, and are what they should be. Those on a GPU are looked at by the kernel.
+    // Most indices are valid and not negative. On a GPU the kernel checks them.
     let here = x.device() == Device::Cpu;
     if here {
         match Indices::check(op, wide.all_examples()?.as_view()?, size) {
@@ -271,7 +271,7 @@ pub(crate) fn integers(op: &'static str, x: &Tensor, dim: usize, tensor: &Tensor
     Ok(vec![wrapped])
 }
 
-/// Indices of a dimension, of which negative ones count from its end.
+/// Indices of a dimension with negative ones wrapped.
 fn wrapped(op: &'static str, x: &Tensor, size: usize) -> Result<Tensor> {
     if x.is_batched() {
         return Tensor::over_batch(&[x], |_, all| wrapped(op, all[0], size));
@@ -281,37 +281,28 @@ fn wrapped(op: &'static str, x: &Tensor, size: usize) -> Result<Tensor> {
     })
 }
 
-/// Refuses an index outside of a dimension, with its place among the indices.
+/// Refuses an index out of range, with its position among the indices.
 fn check_range(op: &'static str, given: &Tensor, wrapped: &Tensor, dim: usize, shape: &[usize]) -> Result<()> {
     let size = shape[dim] as i64;
     let values = wrapped.to_vec::<i64>()?;
     match values.iter().position(|&at| at < 0 || at >= size) {
         None => Ok(()),
-        Some(place) => {
-            let at = given.to_vec::<i64>()?[place];
-            let place = unravel(place, given.shape());
-            bail!(Index, op, "index {at} at {place:?} is out of range for dimension {dim} of shape {shape:?}")
+        Some(position) => {
+            let at = given.to_vec::<i64>()?[position];
+            let position = crate::layout::unravel(position, given.shape());
+            bail!(Index, op, "index {at} at {position:?} is out of range for dimension {dim} of shape {shape:?}")
         }
     }
 }
 
-/// The place of the element with this number, in row-major order.
-pub(crate) fn unravel(mut number: usize, shape: &[usize]) -> Vec<usize> {
-    let mut place = vec![0; shape.len()];
-    for (at, &size) in place.iter_mut().zip(shape).rev() {
-        (*at, number) = (number % size.max(1), number / size.max(1));
-    }
-    place
-}
-
-/// For each dimension of a mask the indices of its true elements, in row-major order.
+/// The indices of the true elements of a mask, one tensor for each dimension, in row-major order.
 pub(crate) fn where_true(op: &'static str, mask: &Tensor) -> Result<Vec<Tensor>> {
     let indices = true_indices(op, mask, mask.layout().shape())?;
     indices.unbind(1)
 }
 
-/// The indices of the true elements of a mask, as rows in row-major order. `shape` has as many elements as the mask, and need
-/// not be its own.
+/// The indices of the true elements of a mask in a tensor of `shape`, as rows in row-major order. `shape` has as many elements
+/// as the mask.
 pub(crate) fn true_indices(op: &'static str, mask: &Tensor, shape: &Shape) -> Result<Tensor> {
     let mask = mask.private()?.detach().contiguous()?;
     let (storage, count) = backend::nonzero(op, mask.as_view()?, shape)?;
@@ -319,7 +310,7 @@ pub(crate) fn true_indices(op: &'static str, mask: &Tensor, shape: &Shape) -> Re
 }
 
 impl Tensor {
-    /// The part that an index names.
+    /// The part that an index selects.
     #[track_caller]
     pub(crate) fn part(&self, op: &'static str, index: &Index) -> Result<Tensor> {
         let Resolved { basic, chosen, together } = index.resolve(op, self)?;
@@ -331,7 +322,7 @@ impl Tensor {
         choose(op, &view, &chosen, if together { *first } else { 0 })
     }
 
-    /// Puts `value` into the part that an index names. The caller has checked that the tensor may be changed.
+    /// Writes `value` to the part that an index selects. The caller has checked that the tensor may be changed.
     pub(super) fn assign(&mut self, index: &Index, value: &Tensor) -> Result<()> {
         const OP: &str = "set";
         let recorded = is_grad_enabled() && (self.requires_grad() || value.requires_grad());
@@ -377,8 +368,8 @@ impl Tensor {
     }
 }
 
-/// A copy of `x` with `value` put where an index with tensors names elements, with its derivative: in their place, or added to
-/// them.
+/// A copy of `x` with `value` at the elements that an index with tensors selects, replacing them or added to them, with its
+/// derivative.
 #[track_caller]
 pub(crate) fn put_index(op: &'static str, x: &Tensor, index: &Index, value: &Tensor, by: IndexFold) -> Result<Tensor> {
     if by == IndexFold::Replace
@@ -393,7 +384,7 @@ pub(crate) fn put_index(op: &'static str, x: &Tensor, index: &Index, value: &Ten
     let Resolved { basic, chosen, .. } = index.resolve(op, x)?;
     let leading = chosen.iter().enumerate().all(|(at, (dim, _))| at == *dim);
     if basic.is_empty() && !chosen.is_empty() && leading {
-        // Whole rows are chosen, by one number each.
+        // Whole rows are selected, by one flat index each.
         let shapes: Vec<&Shape> = chosen.iter().map(|(_, tensor)| tensor.layout().shape()).collect();
         let (common, rest) = (broadcast(op, &shapes)?, &x.shape()[chosen.len()..]);
         let part: Shape = common.iter().chain(rest).copied().collect();
@@ -405,7 +396,7 @@ pub(crate) fn put_index(op: &'static str, x: &Tensor, index: &Index, value: &Ten
         let (flat, value) = (x.reshape(shape(rows))?, value.reshape(shape(count))?);
         return fold_at(op, by, &flat, 0, &numbers, &value)?.reshape(x.shape());
     }
-    // The numbers of the elements, as the same index finds them.
+    // The flat indices of the selected elements: the same index applied to 0, 1, 2, ...
     let numbers = Tensor::arange(0, x.numel())?.to_device(x.device())?.reshape(x.shape())?;
     let positions = numbers.part(op, index)?;
     let value = fitting(op, value, positions.layout().shape(), x)?;
@@ -413,7 +404,7 @@ pub(crate) fn put_index(op: &'static str, x: &Tensor, index: &Index, value: &Ten
     fold_at(op, by, &x.flatten(0, -1)?, 0, &positions, &value)?.reshape(x.shape())
 }
 
-/// The numbers, in row-major order, of the indices that integers along some dimensions name.
+/// Flat row-major indices from integers along some dimensions.
 fn row_numbers(x: &Tensor, integers: &[(usize, Tensor)]) -> Result<Tensor> {
     let Some(((_, first), rest)) = integers.split_first() else {
         return Tensor::scalar(Scalar::I64(0), DType::I64, x.device());
@@ -421,18 +412,18 @@ fn row_numbers(x: &Tensor, integers: &[(usize, Tensor)]) -> Result<Tensor> {
     rest.iter().try_fold(first.clone(), |numbers, (dim, tensor)| numbers.mul(x.shape()[*dim])?.add(tensor))
 }
 
-/// A value in the shape of the part that it is for, in the tensor's dtype.
+/// A value broadcast to the shape of the part and cast to the tensor's dtype.
 fn fitting(op: &'static str, value: &Tensor, part: &Shape, x: &Tensor) -> Result<Tensor> {
     if value.device() != x.device() {
-        bail!(Device, op, "the tensor is on {}, the value on {}: use to_device", x.device(), value.device());
+        bail!(Device, op, "value must be on {}, got {}: use to_device", x.device(), value.device());
     }
     if broadcast(op, &[value.layout().shape(), part]).ok().as_ref() != Some(part) {
-        bail!(Shape, op, "a value of shape {:?} does not broadcast to the part of shape {part:?}", value.shape());
+        bail!(Shape, op, "value must broadcast to the indexed shape {part:?}, got {:?}", value.shape());
     }
     value.to_dtype(x.dtype())?.expand(part)
 }
 
-/// A copy of `x` with `value` in the part that an index names, all of it views.
+/// A copy of `x` with `value` in the part that an index without tensors selects.
 #[track_caller]
 fn put_part(x: &Tensor, value: &Tensor, index: &Index) -> Result<Tensor> {
     let mut out = x.detach().copied("set")?;
@@ -450,15 +441,15 @@ fn put_part(x: &Tensor, value: &Tensor, index: &Index) -> Result<Tensor> {
     })
 }
 
-/// The elements of `x` at integers along some dimensions, which broadcast against each other. What they choose comes at
-/// dimension `place` of the result.
+/// The elements of `x` at integers along some dimensions. The integers broadcast against each other, and their dimensions start
+/// at dimension `position` of the result.
 #[track_caller]
-fn choose(op: &'static str, x: &Tensor, integers: &[(usize, Tensor)], place: usize) -> Result<Tensor> {
+fn choose(op: &'static str, x: &Tensor, integers: &[(usize, Tensor)], position: usize) -> Result<Tensor> {
     let shapes: Vec<&Shape> = integers.iter().map(|(_, tensor)| tensor.layout().shape()).collect();
     let common = broadcast(op, &shapes)?;
     let dims: Vec<usize> = integers.iter().map(|(dim, _)| *dim).collect();
     let others: Vec<usize> = (0..x.rank()).filter(|dim| !dims.contains(dim)).collect();
-    // Along one dimension the elements are taken where they are; several are made one first.
+    // A single dimension is indexed directly; several are flattened to one first.
     let (from, along, numbers) = if let [(dim, tensor)] = integers {
         (x.clone(), *dim, tensor.clone())
     } else {
@@ -469,14 +460,14 @@ fn choose(op: &'static str, x: &Tensor, integers: &[(usize, Tensor)], place: usi
     };
     let numbers = numbers.expand(&common)?.flatten(0, -1)?;
     let taken = from.index_select(along, &numbers)?;
-    // The one dimension becomes those of the integers, at their place.
+    // The indexed dimension becomes those of the integers.
     let mut sizes: Vec<usize> = taken.shape()[..along].to_vec();
     sizes.extend_from_slice(&common);
     sizes.extend_from_slice(&taken.shape()[along + 1..]);
     let taken = taken.reshape(sizes)?;
     let here: Vec<usize> = (along..along + common.len()).collect();
     let mut order: Vec<usize> = (0..taken.rank()).filter(|dim| !here.contains(dim)).collect();
-    let place = place.min(order.len());
-    order.splice(place..place, here);
+    let position = position.min(order.len());
+    order.splice(position..position, here);
     if order.is_sorted() { Ok(taken) } else { taken.permute(order) }
 }

@@ -1,9 +1,10 @@
 //! The tensor handle: shared storage, a layout over it, a dtype and, where a gradient is required, a graph node.
 //!
-//! A handle is two thin pointers, to the values and to the node, so that it is passed in two registers. With shape and strides
-//! in the handle itself small operations took 1.6 times as many instructions, most of them copies.
+//! A handle is two thin pointers, to the values and to the node, so it is passed in two registers. With shape and strides in the
+//! handle itself, small operations took 1.6 times as many instructions, most of them copies.
 
 mod arguments;
+pub(crate) mod batch;
 mod create;
 mod exchange;
 mod index;
@@ -17,7 +18,7 @@ mod views;
 pub use arguments::Operand;
 pub use create::NdArray;
 pub use index::{Ellipsis, Index, IndexItem};
-pub(crate) use index::{integers, put_index, true_indices, unravel, where_true};
+pub(crate) use index::{integers, put_index, true_indices, where_true};
 pub use options::TensorOptions;
 pub use read::CloseOptions;
 
@@ -25,16 +26,17 @@ use crate::autograd::NodeRef;
 use crate::autograd::node;
 use crate::backend::ViewMut;
 use crate::error::{bail, err, named};
+use crate::layout::Dim;
 use crate::layout::{Layout, Shape, checked_bytes, resolve_dim};
 use crate::memory::{Shared, Vacant};
 use crate::storage::Storage;
-use crate::vmap::BatchDims;
-use crate::{DType, Device, Dim, Result};
+use crate::tensor::batch::BatchDims;
+use crate::{DType, Device, Result};
 
-/// An array of any rank, of one dtype, on one device: a value that is cheap to clone.
+/// A multi-dimensional array of one dtype, on one device. Cloning is cheap.
 ///
-/// Clones and views share their bytes until one of them is changed, which then works on a copy of its own: no tensor
-/// ever changes because of what is done to another one.
+/// Clones and views share memory until one of them is changed: the change works on a copy. So changing a tensor never affects
+/// another one.
 ///
 /// ```
 /// use cotangent::Tensor;
@@ -43,25 +45,75 @@ use crate::{DType, Device, Dim, Result};
 /// assert_eq!(y.to_vec::<f32>()?, [5.0, 11.0, 11.0, 25.0]);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
+///
+/// # Methods by subject
+/// - **Creation**: [from Rust values](#from-rust-values), [creation](#creation),
+///   [like another tensor](#creation-like-another-tensor),
+///   [ranges and sequences](#ranges-and-sequences), [random numbers](#random-numbers),
+///   [Poisson and binomial draws](#poisson-and-binomial-draws), [window functions](#window-functions).
+/// - **Reading and conversion**: [shape, dtype and device](#shape-dtype-and-device), [reading](#reading),
+///   [dtypes, devices and copies](#dtypes-devices-and-copies), [pinned memory](#pinned-memory),
+///   [memory shared with other libraries](#memory-shared-with-other-libraries).
+/// - **In place**: [changing in place](#changing-in-place), [operations in place](#operations-in-place).
+/// - **Gradients**: [gradients](#gradients), [hooks](#hooks).
+/// - **Elementwise**: [arithmetic](#arithmetic),
+///   [division, remainders and number theory](#division-remainders-and-number-theory),
+///   [sign, roots and powers of one tensor](#sign-roots-and-powers-of-one-tensor),
+///   [exponentials and logarithms](#exponentials-and-logarithms),
+///   [trigonometric and hyperbolic functions](#trigonometric-and-hyperbolic-functions), [rounding](#rounding),
+///   [clamping](#clamping), [comparison and choice](#comparison-and-choice),
+///   [tests of values and logic](#tests-of-values-and-logic), [bitwise operations](#bitwise-operations),
+///   [complex numbers](#complex-numbers), [special functions](#special-functions).
+/// - **Reductions**: [reductions](#reductions), [products](#products), [minimum and maximum](#minimum-and-maximum),
+///   [cumulative operations](#cumulative-operations), [statistics](#statistics),
+///   [medians and quantiles](#medians-and-quantiles), [histograms](#histograms), [covariance](#covariance),
+///   [differences and integrals](#differences-and-integrals), [norms and distances](#norms-and-distances).
+/// - **Shape**: [reshaping](#reshaping), [permuting and expanding](#permuting-and-expanding),
+///   [concatenation](#concatenation), [stacking](#stacking), [slicing and splitting](#slicing-and-splitting),
+///   [splitting into arrays](#splitting-into-arrays), [repeating and tiling](#repeating-and-tiling),
+///   [padding](#padding), [diagonals](#diagonals), [strided views](#strided-views).
+/// - **Indexing**: [indexing](#indexing), [take and put](#take-and-put),
+///   [searching and selecting](#searching-and-selecting), [scattering](#scattering), [sorting](#sorting),
+///   [top-k and order statistics](#top-k-and-order-statistics), [unique values and sets](#unique-values-and-sets).
+/// - **Linear algebra**: [matrix products](#matrix-products),
+///   [dot and batched matrix products](#dot-and-batched-matrix-products),
+///   [einsum and tensor contractions](#einsum-and-tensor-contractions), [determinants](#determinants), [matrix functions](#matrix-functions),
+///   [vector products](#vector-products), [low-rank decompositions](#low-rank-decompositions).
+/// - **Neural networks**: [activations](#activations), [rectified activations](#rectified-activations),
+///   [softmax](#softmax), [convolutions](#convolutions), [pooling](#pooling), [adaptive pooling](#adaptive-pooling),
+///   [power-average, unpooling and fractional pooling](#power-average-unpooling-and-fractional-pooling),
+///   [unfold and fold](#unfold-and-fold), [resizing](#resizing), [grid sampling](#grid-sampling),
+///   [pixel and channel shuffling](#pixel-and-channel-shuffling), [layer normalization](#layer-normalization),
+///   [batch, group and instance normalization](#batch-group-and-instance-normalization), [dropout](#dropout),
+///   [embeddings](#embeddings), [attention](#attention), [rotary position embeddings](#rotary-position-embeddings),
+///   [recurrent networks](#recurrent-networks), [pairwise distances](#pairwise-distances).
+/// - **Losses**: [elementwise losses](#elementwise-losses), [cross entropy losses](#cross-entropy-losses),
+///   [linear layer with cross entropy](#linear-layer-with-cross-entropy), [margin losses](#margin-losses),
+///   [multi-class margin losses](#multi-class-margin-losses), [losses of distributions](#losses-of-distributions),
+///   [sequence losses](#sequence-losses).
+/// - **Signals**: [short-time Fourier transforms](#short-time-fourier-transforms).
+///
+/// Decompositions, Fourier transforms, special functions and windows are functions of modules, as in PyTorch: [`linalg`](crate::linalg),
+/// [`fft`](crate::fft), [`special`](crate::special) and [`signal`](crate::signal).
 #[derive(Clone)]
 pub struct Tensor {
-    // Behind a pointer so that handles are small: they are moved, saved and returned far more often than made.
+    // Behind a pointer so that handles are small: they are moved, saved and returned far more often than created.
     data: Shared<Data>,
     node: Option<NodeRef>,
 }
 
-/// The values of a tensor, outside any graph.
+/// The values of a tensor, without a graph.
 struct Data {
     storage: Storage,
     layout: Layout,
     dtype: DType,
-    /// Whether it was made from another tensor's values, under another layout.
+    /// Whether this is a view of another tensor's values.
     view: bool,
     /// The examples, inside of a `vmap`.
     batch: Option<Box<BatchDims>>,
 }
 
-/// # What a tensor is
+/// # Shape, dtype and device
 impl Tensor {
     /// The size of every dimension.
     ///
@@ -131,7 +183,7 @@ impl Tensor {
         self.data.layout.numel()
     }
 
-    /// The size of one dimension; negative ones count from the last.
+    /// The size of one dimension; negative dimensions count from the last.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -140,13 +192,13 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such dimension.
+    /// If the dimension is out of range.
     #[track_caller]
     pub fn size(&self, dim: impl Into<Dim>) -> Result<usize> {
         named("size", resolve_dim("size", dim.into().0, self.rank()).map(|dim| self.shape()[dim]))
     }
 
-    /// The sizes of all dimensions, of which there are `N`.
+    /// The sizes of all `N` dimensions, as an array.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -156,11 +208,11 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are more or fewer.
+    /// If the rank is not `N`.
     #[track_caller]
     pub fn dims<const N: usize>(&self) -> Result<[usize; N]> {
         let sizes = <[usize; N]>::try_from(self.shape());
-        let wrong = |_| err!(Shape, "dims", "shape {:?} has {} dimensions, not {N}", self.shape(), self.rank());
+        let wrong = |_| err!(Shape, "dims", "expected {N} dimensions, got {} in shape {:?}", self.rank(), self.shape());
         named("dims", sizes.map_err(wrong))
     }
 
@@ -177,7 +229,7 @@ impl Tensor {
         self.data.dtype
     }
 
-    /// Where the elements live.
+    /// The device that holds the elements.
     ///
     /// ```
     /// # use cotangent::{Device, tensor};
@@ -190,7 +242,7 @@ impl Tensor {
         self.data.storage.device()
     }
 
-    /// Whether the elements lie in row-major order without gaps.
+    /// Whether the elements are contiguous in row-major order.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -241,7 +293,7 @@ impl Tensor {
         self.node.as_ref().filter(|node| node.kind == node::NodeKind::Op).map(|node| &*node.name)
     }
 
-    /// This tensor as a new leaf whose gradient is kept, or as a constant.
+    /// This tensor as a leaf that requires a gradient, or as a constant.
     ///
     /// ```
     /// use cotangent::Tensor;
@@ -251,7 +303,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the tensor is not of floating point, or is the result of a recorded operation (detach it first).
+    /// If the tensor is not floating point or complex, or is the result of a recorded operation (detach it first).
     #[track_caller]
     pub fn requires_grad_(self, requires_grad: bool) -> Result<Tensor> {
         named("requires_grad_", self.as_leaf_or_constant(requires_grad))
@@ -260,7 +312,7 @@ impl Tensor {
     #[track_caller]
     fn as_leaf_or_constant(self, requires_grad: bool) -> Result<Tensor> {
         if let Some(name) = self.grad_fn() {
-            bail!(Graph, "requires_grad_", "the tensor is the result of {name}, not a leaf: detach it first");
+            bail!(Graph, "requires_grad_", "the tensor must be a leaf, got the result of {name}: call detach() first");
         }
         match (requires_grad, self.requires_grad()) {
             (true, true) => Ok(self),
@@ -269,7 +321,7 @@ impl Tensor {
         }
     }
 
-    /// The same values outside the graph; the bytes are shared.
+    /// The same values outside the graph. The memory is shared.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -283,9 +335,9 @@ impl Tensor {
         Tensor { data: self.data.clone(), node: None }
     }
 
-    /// Computes the values now. Elementwise operations on large tensors are deferred until someone needs the result, so
-    /// that a chain of them goes through memory once; nothing but the time at which they are computed tells. Whoever
-    /// measures an operation, or prepares tensors on one thread for another, calls this.
+    /// Computes the values now. Elementwise operations on large tensors are deferred until the result is needed, so that a chain
+    /// of them goes through memory once. This only affects when they are computed. Call this to time an operation, or to prepare
+    /// tensors on one thread for another.
     ///
     /// ```
     /// use cotangent::Tensor;
@@ -305,7 +357,7 @@ impl Tensor {
         named("compute", self.data.storage.materialize())
     }
 
-    /// Whether two tensors lie in the same memory, as a view and what it was made from do.
+    /// Whether two tensors share memory, as a view and its base do.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -317,7 +369,7 @@ impl Tensor {
         self.data.storage.ptr_eq(&other.data.storage)
     }
 
-    /// Whether two handles show the same values of the same storage, which says more than equal values.
+    /// Whether two handles refer to the same elements of the same storage. Equal values are not enough.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -339,7 +391,7 @@ impl AsRef<Tensor> for Tensor {
     }
 }
 
-// What the rest of the crate builds and reads tensors with.
+// For the rest of the crate: building and reading tensors.
 impl Tensor {
     #[inline]
     pub(crate) fn layout(&self) -> &Layout {
@@ -369,15 +421,15 @@ impl Tensor {
         self
     }
 
-    /// A fresh contiguous tensor with undefined contents, which the caller fills before anyone sees it.
+    /// A new contiguous tensor with undefined contents, which the caller must fill.
     pub(crate) fn empty(op: &'static str, shape: Shape, dtype: DType, device: Device) -> Result<Tensor> {
         let bytes = checked_bytes(op, &shape, dtype.size())?;
         Ok(Tensor::from_parts(Storage::new(op, device, bytes)?, Layout::contiguous(shape), dtype))
     }
 
-    /// A fresh contiguous tensor whose elements `fill` writes.
+    /// A new contiguous tensor whose elements `fill` writes.
     #[inline]
-    #[allow(clippy::needless_pass_by_value)] // Most callers have made the shape for it.
+    #[allow(clippy::needless_pass_by_value)] // Most callers have created the shape for this call.
     pub(crate) fn build(
         op: &'static str,
         shape: Shape,
@@ -388,7 +440,7 @@ impl Tensor {
         Tensor::build_shaped(op, &shape, dtype, device, fill)
     }
 
-    /// As [`build`](Self::build), of another tensor's shape, which is copied straight to its place.
+    /// As [`build`](Self::build), with another tensor's shape, which is copied directly into place.
     #[inline]
     pub(crate) fn build_shaped(
         op: &'static str,
@@ -402,7 +454,7 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// As [`empty`](Self::empty), of another tensor's shape and of real numbers.
+    /// As [`empty`](Self::empty), with another tensor's shape and a real dtype.
     fn empty_real(op: &'static str, shape: &Shape, dtype: DType, device: Device) -> Result<Tensor> {
         if dtype.is_complex() {
             bail!(DType, op, "not defined for {dtype}");
@@ -413,7 +465,7 @@ impl Tensor {
         Ok(Tensor { data, node: None })
     }
 
-    /// As [`build`](Self::build), with the channels, the second dimension, last in memory if so asked.
+    /// As [`build`](Self::build), in channels-last order if `channels_last`.
     pub(crate) fn build_ordered(
         op: &'static str,
         shape: Shape,
@@ -437,7 +489,7 @@ impl Tensor {
         Tensor { data: Shared::new(Data { storage, layout, dtype, view: false, batch: None }), node: None }
     }
 
-    /// The same bytes as elements of another type, under a layout that was derived for these from this one's (L2).
+    /// The same bytes as elements of another dtype, under a layout that was derived from this one's for that dtype (L2).
     pub(crate) fn reinterpreted(&self, layout: Layout, dtype: DType) -> Tensor {
         let mut batch = self.data.batch.clone();
         let (from, to) = (self.dtype().size() as isize, dtype.size() as isize);
@@ -456,14 +508,14 @@ impl Tensor {
         Tensor { data: Shared::new(data), node: None }
     }
 
-    /// The same under a layout and batch dimensions that were derived together from this tensor's (L2).
+    /// As [`with_layout`](Self::with_layout), with layout and batch dimensions that were derived together from this tensor's (L2).
     pub(crate) fn with_batch(&self, layout: Layout, dims: BatchDims) -> Tensor {
         let batch = if dims.is_empty() { None } else { Some(Box::new(dims)) };
         let data = Data { storage: self.data.storage.clone(), layout, dtype: self.data.dtype, view: true, batch };
         Tensor { data: Shared::new(data), node: None }
     }
 
-    /// The dimensions of the examples, if it is inside of a `vmap`.
+    /// The dimensions of the examples, if it is batched.
     #[inline]
     pub(crate) fn batch_dims(&self) -> Option<&BatchDims> {
         self.data.batch.as_deref()
@@ -474,7 +526,7 @@ impl Tensor {
         self.data.batch.is_some()
     }
 
-    /// Whether a change of this tensor would go to a copy, because it shows values of another tensor that shares the memory.
+    /// Whether this is a view that shares memory with another tensor, so that a change would go to a copy.
     #[inline]
     pub(crate) fn is_shared_view(&self) -> bool {
         self.data.view && self.data.storage.handles() > 1

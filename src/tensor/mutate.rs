@@ -1,8 +1,8 @@
-//! Changing a tensor in place: in its own buffer where it is the only owner, in a copy where it is not.
+//! In-place changes: they write to the tensor's own buffer if it is the only owner, and to a copy otherwise.
 //!
-//! A tensor is a value: what is done to one handle is never seen through another. So a change of a view, such as
-//! `x.slice(0, 0..1)?.fill_(0)`, could only reach a copy that nobody sees, and is an error; [`Tensor::set`] changes a part
-//! of a tensor.
+//! A change through one handle is never visible through another. So a change of a view, such as
+//! `x.slice(0, 0..1)?.fill_(0)`, would only change a temporary copy, and is an error. [`Tensor::set`] changes a part of a
+//! tensor.
 
 use super::{Index, Operand, Tensor};
 use crate::autograd::is_grad_enabled;
@@ -16,8 +16,8 @@ use crate::{Result, Scalar, interrupt};
 
 /// # Changing in place
 impl Tensor {
-    /// Adds `rhs` to this tensor, in place. The sum is computed in the dtype of `self + rhs` and cast to this tensor's. Where a gradient is required this is `x = x + rhs`, recorded like any other
-    /// operation.
+    /// Adds `rhs` to this tensor, in place. The sum is computed in the dtype of `self + rhs` and cast to this tensor's. If a
+    /// gradient is required, this is recorded as `x = x + rhs`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -30,9 +30,9 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If `rhs` does not broadcast to this tensor's shape, is of a higher kind (a float beside integers, a complex number beside
-    /// floats), this is a leaf that requires a gradient
-    /// (change it under [`no_grad`](crate::autograd::no_grad)), or a view that shares its memory with another tensor.
+    /// If `rhs` does not broadcast to this tensor's shape, or is of a higher category (a float for integers, a complex number for
+    /// floats). Also if this is a leaf that requires a gradient (change it under [`no_grad`](crate::autograd::no_grad)), or a view
+    /// that shares its memory with another tensor.
     #[doc(alias = "__iadd__")]
     #[track_caller]
     pub fn add_<'a>(&mut self, rhs: impl Into<Operand<'a>>) -> Result<()> {
@@ -84,13 +84,13 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As [`add_`](Self::add_); also for integers, whose quotients are floats.
+    /// As [`add_`](Self::add_); also for integer tensors, since quotients are floats.
     #[track_caller]
     pub fn div_<'a>(&mut self, rhs: impl Into<Operand<'a>>) -> Result<()> {
         named("div_", self.update("div_", &DIV, &rhs.into()))
     }
 
-    /// Puts one number everywhere, in place. The result no longer depends on what was there.
+    /// Fills this tensor with a number, in place. The result does not depend on the old values.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -120,7 +120,7 @@ impl Tensor {
         named("fill_", fill())
     }
 
-    /// Puts zero everywhere, in place.
+    /// Fills this tensor with zeros, in place.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -137,8 +137,8 @@ impl Tensor {
         named("zero_", self.fill_(0))
     }
 
-    /// Takes over the values of `source`, broadcast to this tensor's shape, cast to its dtype and brought to its device, in
-    /// place. Where `source` requires a gradient, so does the result.
+    /// Copies the values of `source`, broadcast to this tensor's shape, cast to its dtype and moved to its device, in place. If
+    /// `source` requires a gradient, so does the result.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -156,10 +156,9 @@ impl Tensor {
         named("copy_", self.take_values("copy_", source))
     }
 
-    /// Puts `value`, a tensor or a number, into a part of this tensor, in place; it is broadcast to the part's shape and cast
-    /// to this tensor's dtype; dimensions of size 1 in front of the value are left out. The part is named as
-    /// [`index`](Self::index) names it. Where a gradient is required the change
-    /// is recorded like any other operation. Of elements that index tensors name more than once the last value stays.
+    /// Writes `value`, a tensor or a number, to the part of this tensor that [`index`](Self::index) selects, in place. The value is
+    /// broadcast to the part's shape and cast to this tensor's dtype; its leading dimensions of size 1 are dropped. If a gradient
+    /// is required, the change is recorded. Where index tensors contain an element more than once, the last value stays.
     ///
     /// ```
     /// # use cotangent::{Tensor, s, tensor};
@@ -173,8 +172,9 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the index does not fit, the value does not broadcast or is a number that the dtype does not have, this is a leaf that requires a gradient, outside
-    /// [`no_grad`](crate::autograd::no_grad), or a view that shares its memory with another tensor.
+    /// If the index does not match the shape, the value does not broadcast, or is a number out of range for the dtype. Also if this
+    /// is a leaf that requires a gradient, outside [`no_grad`](crate::autograd::no_grad), or a view that shares its memory with
+    /// another tensor.
     #[doc(alias = "__setitem__")]
     #[doc(alias = "index_put")]
     #[doc(alias = "index_put_")]
@@ -230,7 +230,7 @@ impl Tensor {
                 bail!(
                     Shape,
                     op,
-                    "a tensor of shape {:?} cannot be changed to shape {:?}",
+                    "the result must have the tensor's shape {:?}, got {:?}",
                     self.shape(),
                     changed.shape()
                 );
@@ -239,7 +239,7 @@ impl Tensor {
             return Ok(());
         }
         let layout = rhs.layout().expand(op, &self.layout().shape().into())?;
-        // The right-hand side may share the buffer; keeping it makes the buffer shared, so that it is copied below.
+        // The right-hand side may share the buffer. This handle keeps the buffer shared, so that it is copied below.
         let rhs = rhs.detach().with_layout(layout);
         if dtype.is_complex() {
             self.data = arithmetic.call(&[&self.detach(), &rhs], &[])?.into_value().data;
@@ -252,22 +252,22 @@ impl Tensor {
         Ok(())
     }
 
-    /// Adds a cotangent; neither side is needed afterwards, so whichever buffer is free is written to.
+    /// Adds a cotangent. Neither operand is needed afterwards, so the sum is written to whichever buffer is not shared.
     pub(crate) fn accumulate(&mut self, mut other: Tensor) -> Result<()> {
         if is_grad_enabled() && (self.requires_grad() || other.requires_grad()) {
             *self = ADD.call(&[self, &other], &[])?;
             return Ok(());
         }
-        // The sum has another value than what either graph describes.
+        // The graph of one summand is not that of the sum.
         self.node = None;
         if self.dtype().is_complex() || self.is_batched() || other.is_batched() {
             *self = ADD.call(&[self, &other.detach()], &[])?;
             return Ok(());
         }
-        // What a network hands on with the channels last goes through an activation next, in the same chain.
+        // A channels-last cotangent usually goes through the rule of an activation next, in the same chain.
         let activations = self.keeps_channels_last() && other.keeps_channels_last();
         if activations || self.is_pending() || other.is_pending() {
-            // Part of the chain that is under way, instead of passes of their own.
+            // Part of the pending chain, instead of a separate pass.
             let dtype = self.dtype();
             *self = map_alike("backward", (ADD.formula(), &[]), dtype, &[self, &other], dtype)?;
             return Ok(());
@@ -280,24 +280,24 @@ impl Tensor {
         interrupt::whole(|| backend::zip_in_place("backward", ADD.formula(), to, other))
     }
 
-    /// Refuses changes that would go astray: of a leaf under a graph, and of a view.
+    /// Refuses in-place changes of a leaf with recording on, and of a view.
     pub(super) fn check_change(&self, op: &'static str) -> Result<()> {
         if is_grad_enabled() && self.node.as_ref().is_some_and(|node| node.kind == NodeKind::Leaf) {
-            bail!(Graph, op, "a leaf that requires a gradient cannot be changed in place: do it under no_grad");
+            bail!(Graph, op, "a leaf that requires a gradient cannot be changed in place: use no_grad");
         }
         if self.is_shared_view() {
             bail!(
                 Value,
                 op,
-                "this tensor of shape {:?} is a view of another one, which would not see the change: change a part of that one with \
-                 set(index, value), or take a deep_clone() first",
+                "this tensor of shape {:?} is a view, and the tensor it is a view of would not change: call set(index, value) on \
+                 that one, or deep_clone() first",
                 self.shape()
             );
         }
         Ok(())
     }
 
-    /// After its values were replaced a result no longer depends on its inputs; a leaf stays a leaf, with the new values.
+    /// After its values were replaced, a result does not depend on its inputs any more. A leaf stays a leaf, with the new values.
     pub(crate) fn forget_history(&mut self) {
         if self.is_leaf() {
             self.renew_leaf();

@@ -1,9 +1,9 @@
-//! What a new tensor is to be.
+//! The options of creation functions.
 
 use crate::{DType, Device};
 
-/// What a new tensor is to be: a dtype, a device, or both. Where the dtype is not named it is the operation's own, most
-/// often `f32`; where the device is not, the CPU.
+/// The dtype and device of a new tensor. The dtype defaults to that of the operation, usually `f32`, and the device to the
+/// CPU.
 ///
 /// ```
 /// use cotangent::{DType, Device, Tensor, TensorOptions};
@@ -24,7 +24,7 @@ pub struct TensorOptions {
 }
 
 impl TensorOptions {
-    /// Neither is named.
+    /// All options at their defaults.
     ///
     /// ```
     /// use cotangent::{DType, Tensor, TensorOptions};
@@ -35,7 +35,7 @@ impl TensorOptions {
         TensorOptions::default()
     }
 
-    /// The type of its elements.
+    /// The dtype.
     ///
     /// ```
     /// use cotangent::{DType, Tensor, TensorOptions};
@@ -46,7 +46,7 @@ impl TensorOptions {
         TensorOptions { dtype: dtype.into(), ..self }
     }
 
-    /// Where they are.
+    /// The device.
     ///
     /// ```
     /// use cotangent::{Device, Tensor, TensorOptions};
@@ -57,7 +57,7 @@ impl TensorOptions {
         TensorOptions { device: device.into(), ..self }
     }
 
-    /// The same, with this dtype if none is named.
+    /// The same options, with this dtype if none is set.
     ///
     /// ```
     /// use cotangent::{DType, Device, Tensor, TensorOptions};
@@ -69,7 +69,7 @@ impl TensorOptions {
         TensorOptions { dtype: self.dtype.or(Some(dtype)), ..self }
     }
 
-    /// Both, with what the operation makes if no dtype is named.
+    /// Both, with `dtype` if none is set.
     pub(crate) fn or(self, dtype: DType) -> (DType, Device) {
         (self.dtype.unwrap_or(dtype), self.device.unwrap_or(Device::Cpu))
     }

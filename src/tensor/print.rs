@@ -1,6 +1,6 @@
 //! Arrays as text, character for character as NumPy prints them with its default options.
 //!
-//! The work is done in three steps that know nothing of each other: [`shown`] says which elements
+//! The work is done in three independent steps: [`shown`] says which elements
 //! appear (only those are ever read, so a huge tensor prints as fast as a small one), `words` turns
 //! them into text of a common width, and [`Page`] lays the words out in brackets and lines.
 //!
@@ -58,7 +58,7 @@ pub(crate) enum Style {
 /// The text of an array. `fetch` is called once for each element that is shown, in row-major order.
 ///
 /// Lines after the first are indented by `prefix_len`, the width of what will precede the text on
-/// its first line. With a precision, floats have exactly so many digits after the point.
+/// its first line. With a precision, floats have exactly that many digits after the point.
 pub(crate) fn format_array(
     shape: &[usize],
     fetch: &dyn Fn(&[usize]) -> Elem,
@@ -93,7 +93,7 @@ pub(crate) fn format_array(
 /// What `Debug` prints: `tensor([1., 2.], shape=[2], dtype=f32, device=cpu)`.
 ///
 /// `suffix` is put before the closing parenthesis (`", grad_fn=mul"`, or nothing). Everything after
-/// the array moves to a line of its own when the last line would become too long.
+/// the array moves to a new line when the last line would become too long.
 pub(crate) fn format_debug(
     shape: &[usize],
     fetch: &dyn Fn(&[usize]) -> Elem,
@@ -211,7 +211,7 @@ fn words(elems: &[Elem], zero_dim: bool, precision: Option<usize>) -> Vec<String
         Some(Elem::Bool(_) | Elem::Int(_) | Elem::UInt(_)) => {
             let plain: Vec<String> = elems.iter().map(|&e| scalar(e)).collect();
             let boolean = matches!(elems[0], Elem::Bool(_));
-            // NumPy gives every boolean the width of `False`, whether or not one is there.
+            // NumPy gives every boolean the width of `False`, even if all are true.
             let least = if boolean && !zero_dim { "False".len() } else { 0 };
             let width = plain.iter().map(String::len).fold(least, usize::max);
             plain.iter().map(|word| format!("{word:>width$}")).collect()
@@ -337,15 +337,15 @@ impl Float {
         };
         let text = match self.kind {
             ElemKind::F64 | ElemKind::F32 => {
-                // The standard library rounds a tie upwards, and NumPy to even: of the length
-                // found, the nearest digits are taken if they will do.
+                // The standard library rounds a tie upwards, and NumPy to even: the nearest
+                // digits of the same length are taken if they read back.
                 let single = self.kind == ElemKind::F32;
                 let found = if single { format!("{:e}", size as f32) } else { format!("{size:e}") };
                 let places = Decimal::parse(&found).digits.len() - 1;
                 Some(nearest(places)).filter(reads_back).unwrap_or(found)
             }
             // The interval that reads back as a power of two is wider above it than below: digits
-            // above may do when the nearest, which are below, do not. Five digits always do.
+            // above may read back when the nearest, below, do not. Five digits always do.
             ElemKind::F16 | ElemKind::BF16 => (0..4)
                 .flat_map(|places| [nearest(places), next_above(&nearest(places), places)])
                 .find(reads_back)
@@ -462,7 +462,7 @@ fn float_words(floats: &[Float]) -> Vec<String> {
     floats.iter().zip(&parts).map(word).collect()
 }
 
-/// Floats with so many digits after the point, as `{:.2}` asks for.
+/// Floats with `digits` digits after the point, as for `{:.2}`.
 fn fixed_words(floats: &[Float], digits: usize) -> Vec<String> {
     let plain = floats.iter().map(|f| if f.value.is_finite() { format!("{:.digits$}", f.value) } else { f.special() });
     let plain: Vec<String> = plain.collect();

@@ -1,4 +1,4 @@
-//! Reading values out: to Rust, and as text.
+//! Reading values: into Rust, and as text.
 
 use super::Tensor;
 use super::print::{self, Elem};
@@ -10,18 +10,18 @@ use crate::{Complex, DType, Device, Element, Error, Result, Scalar};
 use std::fmt;
 
 options! {
-    /// The options of [`Tensor::allclose_with`]. Two numbers stand for both tolerances.
+    /// The options of [`Tensor::allclose_with`]. A pair `(rtol, atol)` converts into them.
     ///
     /// ```
-    /// use cotangent::{CloseOptions, tensor};
+    /// use cotangent::{tensor, options::CloseOptions};
     /// let options = CloseOptions::new().rtol(1e-3).atol(1e-6);
     /// assert!(tensor!([1.0])?.allclose_with(&tensor!([1.0005])?, options)?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct CloseOptions {
-        /// How far apart elements may be in parts of the other's size.
+        /// The relative tolerance, a factor of `|other|`.
         rtol: f64 = 1e-5,
-        /// How far apart they may be besides.
+        /// The absolute tolerance.
         atol: f64 = 1e-8,
     }
 }
@@ -46,7 +46,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If values could be lost: cast first with [`to_dtype`](Self::to_dtype).
+    /// If `T` cannot hold all values of the dtype: cast first with [`to_dtype`](Self::to_dtype).
     #[doc(alias = "tolist")]
     #[doc(alias = "numpy")]
     #[track_caller]
@@ -59,7 +59,7 @@ impl Tensor {
         named("to_vec", read())
     }
 
-    /// The element of a tensor that has one, in a type that holds all values of the tensor's dtype.
+    /// The only element of a tensor, in a type that holds all values of the tensor's dtype.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -69,13 +69,13 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the tensor has not exactly one element, or its value could be lost.
+    /// If the tensor does not have exactly one element, or `T` cannot hold all values of the dtype.
     #[track_caller]
     pub fn item<T: Element>(&self) -> Result<T> {
         let read = || {
             self.check_type::<T>("item")?;
             if self.numel() != 1 {
-                bail!(Shape, "item", "a tensor of shape {:?} has {} elements, not one", self.shape(), self.numel());
+                bail!(Shape, "item", "expected one element, got {} in shape {:?}", self.numel(), self.shape());
             }
             Ok(T::from_scalar(self.number_at("item", self.offset())?))
         };
@@ -91,13 +91,13 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the index does not fit the shape.
+    /// If the index does not match the shape.
     #[track_caller]
     pub fn at(&self, index: &[isize]) -> Result<Scalar> {
         named("at", self.position(index).and_then(|position| self.number_at("at", position)))
     }
 
-    /// The element at a position of the memory.
+    /// The element at a position of the storage.
     fn number_at(&self, op: &'static str, position: usize) -> Result<Scalar> {
         if !self.dtype().is_complex() {
             return backend::read(op, self.as_view()?, position);
@@ -109,27 +109,20 @@ impl Tensor {
 
     fn position(&self, index: &[isize]) -> Result<usize> {
         if index.len() != self.rank() {
-            bail!(
-                Index,
-                "at",
-                "index {index:?} has {} places, the shape {:?} has {}",
-                index.len(),
-                self.shape(),
-                self.rank()
-            );
+            bail!(Index, "at", "expected {} indices for shape {:?}, got {index:?}", self.rank(), self.shape());
         }
         let mut position = self.offset() as isize;
         for ((&i, &size), &stride) in index.iter().zip(self.shape()).zip(self.strides()) {
             let at = if i < 0 { i.saturating_add(size as isize) } else { i };
             if at < 0 || at >= size as isize {
-                bail!(Index, "at", "index {index:?} lies outside the shape {:?}", self.shape());
+                bail!(Index, "at", "index {index:?} is out of range for shape {:?}", self.shape());
             }
             position += at * stride;
         }
         Ok(position as usize)
     }
 
-    /// Whether two tensors have the same shape, dtype and values; NaN equals nothing.
+    /// Whether two tensors have the same shape, dtype and values. NaN never equals NaN.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -148,8 +141,8 @@ impl Tensor {
         named("equal", same())
     }
 
-    /// Whether two tensors of one shape differ nowhere by more than `1e-8 + 1e-5 · |other|`; NaN equals NaN. Other tolerances
-    /// are options of [`allclose_with`](Self::allclose_with).
+    /// Whether all elements of two tensors of one shape differ by at most `1e-8 + 1e-5 · |other|`. NaN equals NaN. For other
+    /// tolerances see [`allclose_with`](Self::allclose_with).
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -169,7 +162,7 @@ impl Tensor {
     /// As [`allclose`](Self::allclose), with tolerances: `(rtol, atol)`, or [`CloseOptions`].
     ///
     /// ```
-    /// # use cotangent::{CloseOptions, tensor};
+    /// # use cotangent::{tensor, options::CloseOptions};
     /// let (x, y) = (tensor!([1.0, 2.0])?, tensor!([1.0, 2.1])?);
     /// assert!(x.allclose_with(&y, (0.1, 0.0))?);
     /// assert!(x.allclose_with(&y, CloseOptions::new().atol(0.2))?);
@@ -183,7 +176,7 @@ impl Tensor {
         let CloseOptions { rtol, atol } = options.into();
         let close = || {
             if self.shape() != other.shape() {
-                bail!(Shape, "allclose", "shapes {:?} and {:?} differ", self.shape(), other.shape());
+                bail!(Shape, "allclose", "other must have shape {:?}, got {:?}", self.shape(), other.shape());
             }
             if self.dtype().is_complex() || other.dtype().is_complex() {
                 let values = |x: &Tensor| x.detach().to_dtype(DType::C128)?.to_vec::<Complex<f64>>();
@@ -214,19 +207,19 @@ impl Tensor {
 
     fn check_type<T: Element>(&self, op: &'static str) -> Result<()> {
         if !self.dtype().fits_into(T::DTYPE) {
-            bail!(DType, op, "not every {} is a {}: cast with to_dtype first", self.dtype(), T::DTYPE);
+            bail!(DType, op, "cannot read {} as {} without loss: cast with to_dtype first", self.dtype(), T::DTYPE);
         }
         Ok(())
     }
 
-    /// The elements in memory order, if they are of type `T` and lie without gaps.
+    /// The elements in memory order, if they are of type `T` and contiguous.
     pub(crate) fn as_slice<T: Element>(&self) -> Result<Option<&[T]>> {
         let view = self.as_raw_view()?;
         backend::on_cpu("as_slice", [view.device()])?;
         Ok(view.as_slice::<T>())
     }
 
-    /// The elements to write to, if they are of type `T`; shared or strided ones are copied first.
+    /// The elements for writing, if they are of type `T`. Shared or strided ones are copied first.
     pub(crate) fn as_mut_slice<T: Element>(&mut self, op: &'static str) -> Result<Option<&mut [T]>> {
         if self.dtype() != T::DTYPE {
             return Ok(None);
@@ -237,7 +230,7 @@ impl Tensor {
         Ok(self.as_raw_view_mut(op)?.into_slice::<T>())
     }
 
-    /// The values where they can be looked at, computed.
+    /// The computed values on the CPU.
     fn on_cpu(&self) -> Result<Tensor> {
         self.check_unbatched()?;
         let host = self.detach().to_device(Device::Cpu)?;
@@ -253,7 +246,7 @@ impl Tensor {
             let Complex { re, im } = Complex::<f64>::from_scalar(number);
             return if self.dtype() == DType::C64 { Elem::C64(re as f32, im as f32) } else { Elem::C128(re, im) };
         }
-        match (backend::cpu::elementwise::copy::read(view, at as usize), self.dtype()) {
+        match (backend::read_on_cpu(view, at as usize), self.dtype()) {
             (Scalar::C128(z), _) => Elem::F64(z.re),
             (Scalar::F64(x), DType::F64) => Elem::F64(x),
             (Scalar::F64(x), DType::F16) => Elem::F16(x as f32),
@@ -266,8 +259,8 @@ impl Tensor {
     }
 }
 
-/// The elements as NumPy prints them, shortened when there are many. With a precision, as in `{:.2}`, floats have at most
-/// so many digits behind the point.
+/// The elements as NumPy prints them, summarised when there are many. With a precision, as in `{:.2}`, floats have exactly that
+/// many digits after the point.
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host = match self.on_cpu() {

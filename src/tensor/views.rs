@@ -1,4 +1,4 @@
-//! A tensor's memory as kernels see it: read through views, written through those of the only owner.
+//! The views that kernels read and write: reading may share memory, writing requires the only owner.
 
 use super::{Data, Tensor};
 use crate::Result;
@@ -6,19 +6,19 @@ use crate::backend::{View, ViewMut, deferred};
 use crate::error::{bail, err};
 use crate::layout::Layout;
 use crate::storage::Storage;
-use crate::vmap::BatchDims;
+use crate::tensor::batch::BatchDims;
 use std::borrow::Cow;
 
 impl Tensor {
-    /// What kernels read. What was deferred is computed first, which can fail for want of memory. No kernel knows complex
-    /// numbers: an operation that has not taken them apart is refused here.
+    /// A view for kernels to read. Deferred values are computed first, which fails if memory runs out. Kernels do not handle
+    /// complex numbers: an operation that has not split them into parts is refused here.
     #[inline]
     pub(crate) fn as_view(&self) -> Result<View<'_>> {
         self.check_real()?;
         self.as_raw_view()
     }
 
-    /// The same of elements of any kind, for who only copies them or knows complex numbers.
+    /// As [`as_view`](Self::as_view), also for complex dtypes: for code that only copies elements or handles complex numbers.
     #[inline]
     pub(crate) fn as_raw_view(&self) -> Result<View<'_>> {
         self.check_unbatched()?;
@@ -48,19 +48,19 @@ impl Tensor {
         err!(
             Batched,
             "as_view",
-            "a tensor of shape {:?} has no values of its own inside vmap: there are those of {sizes:?} examples",
+            "the values of a tensor of shape {:?} cannot be read inside vmap: it holds those of {sizes:?} examples",
             self.shape()
         )
     }
 
-    /// What kernels read, of a tensor whose values are there.
+    /// A view for kernels to read, of a tensor whose values are computed.
     #[inline(always)]
     pub(crate) fn materialized_view(&self) -> View<'_> {
         debug_assert!(!self.is_pending() && !self.is_batched());
         View { storage: &self.data.storage, layout: &self.data.layout, dtype: self.data.dtype }
     }
 
-    /// Several of these, each under a layout derived from the tensor's own (L2).
+    /// Views of several tensors, each under a layout derived from the tensor's own (L2).
     pub(crate) fn views<'a, const N: usize>(
         tensors: [&'a Tensor; N],
         layouts: [&'a Layout; N],
@@ -75,19 +75,19 @@ impl Tensor {
         Ok(std::array::from_fn(view))
     }
 
-    /// The same under another layout, which must be derived from this one's (L2).
+    /// As [`as_view`](Self::as_view), under another layout, which must be derived from this one's (L2).
     #[inline]
     pub(crate) fn as_view_with<'a>(&'a self, layout: &'a Layout) -> Result<View<'a>> {
         Ok(View { layout, ..self.as_view()? })
     }
 
-    /// Whether the values are yet to be computed.
+    /// Whether the values are deferred and not yet computed.
     #[inline]
     pub(crate) fn is_pending(&self) -> bool {
         self.data.storage.pending().is_some()
     }
 
-    /// Tells that the values will be read, now or later.
+    /// Marks deferred values as needed later, so that they are written when they are first computed.
     #[inline]
     pub(crate) fn mark_needed(&self) {
         if let Some(deferred) = self.data.storage.pending() {
@@ -95,19 +95,19 @@ impl Tensor {
         }
     }
 
-    /// Computes what was deferred of these tensors, together.
+    /// Computes the deferred values of these tensors, together.
     pub(crate) fn materialize<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<()> {
         let pending: Vec<&Storage> = tensors.into_iter().filter(|t| t.is_pending()).map(Tensor::storage).collect();
         if pending.is_empty() { Ok(()) } else { deferred::materialize(&pending) }
     }
 
-    /// What kernels write. The tensor's bytes are its own afterwards: shared ones are copied first.
+    /// A view for kernels to write. Shared memory is copied first, so the tensor is its only owner afterwards.
     pub(crate) fn as_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
         self.check_real()?;
         self.as_raw_view_mut(op)
     }
 
-    /// The same of elements of any kind, for who only copies them or knows complex numbers.
+    /// As [`as_view_mut`](Self::as_view_mut), also for complex dtypes: for code that only copies elements or handles complex numbers.
     pub(crate) fn as_raw_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
         self.check_unbatched()?;
         self.data.storage.materialize()?;
@@ -120,16 +120,16 @@ impl Tensor {
         self.own_view_mut(op)
     }
 
-    /// What kernels write, of a tensor whose bytes are its own.
+    /// A view for kernels to write, of a tensor that is the only owner of its memory.
     #[inline(always)]
     pub(super) fn own_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
-        let data = self.data.get_mut().ok_or_else(|| err!(Backend, op, "shared memory cannot be written to"))?;
+        let data = self.data.get_mut().ok_or_else(|| err!(Backend, op, "cannot write to shared memory"))?;
         ViewMut::new(op, &mut data.storage, &data.layout, data.dtype)
     }
 
-    /// This tensor, or a copy outside the graph where the memory is someone else's, such as NumPy's, who may write to it at any
-    /// time: for values that are looked at more than once, as indices are that are checked before they are used, masks that are
-    /// counted before they are gone through, and elements that are compared before they are moved.
+    /// This tensor, or a copy outside the graph if its memory is foreign, such as NumPy's, and may change at any time. For values
+    /// that are read more than once: indices that are checked before they are used, masks that are counted before they are
+    /// applied, and elements that are compared before they are moved.
     pub(crate) fn private(&self) -> Result<Cow<'_, Tensor>> {
         if !self.data.storage.is_foreign() {
             return Ok(Cow::Borrowed(self));
@@ -137,7 +137,7 @@ impl Tensor {
         self.detach().private_copy().map(Cow::Owned)
     }
 
-    /// A copy of what is in memory: what is repeated is copied once.
+    /// A copy of the memory. Broadcast elements are copied once.
     #[cold]
     fn private_copy(&self) -> Result<Tensor> {
         if self.is_batched() {
@@ -152,18 +152,18 @@ impl Tensor {
         once.copied("private")?.expand(self.layout().shape())
     }
 
-    /// Whether this is the only handle to these values and their bytes.
+    /// Whether this is the only handle to these values and their storage.
     pub(crate) fn is_sole(&self) -> bool {
         self.data.is_sole() && self.data.storage.is_unique()
     }
 
-    /// How many handles there are to these values, and how many to the bytes.
+    /// The number of handles to these values, and to their storage.
     #[cfg(feature = "cuda")]
     pub(crate) fn handles(&self) -> (usize, usize) {
         (self.data.handles(), self.data.storage.handles())
     }
 
-    /// Puts a contiguous copy of its own in the place of shared or strided bytes.
+    /// Replaces shared or strided memory by a contiguous copy.
     pub(crate) fn own_copy(&mut self, op: &'static str) -> Result<()> {
         self.data = self.detach().copied(op)?.data;
         Ok(())

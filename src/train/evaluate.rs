@@ -1,17 +1,16 @@
-//! Models in evaluation, and what a batch is.
+//! Evaluation, and the size of a batch.
 
 use super::metrics::Metric;
 use crate::autograd::no_grad;
 use crate::nn::{Module, Part, PartMut, Visitor};
 use crate::{Result, Tensor};
 
-/// Something that a step is done with. It says how many examples it has, so that means over batches of uneven sizes are those
-/// over examples.
+/// A batch of a training step. Its number of examples weights the means over batches of different sizes.
 ///
 /// ```
 /// use cotangent::{Tensor, train::Batch};
 ///
-/// /// One's own.
+/// /// A custom batch.
 /// struct Sentences {
 ///     words: Tensor,
 /// }
@@ -31,28 +30,28 @@ pub trait Batch {
     fn size(&self) -> usize;
 }
 
-/// The size of the first dimension; a number by itself is one example.
+/// The size of the first dimension; a 0-d tensor is one example.
 impl Batch for Tensor {
     fn size(&self) -> usize {
         self.shape().first().copied().unwrap_or(1)
     }
 }
 
-/// As many as the first has.
+/// The size of the first element.
 impl<A: Batch, B> Batch for (A, B) {
     fn size(&self) -> usize {
         self.0.size()
     }
 }
 
-/// As many as the first has.
+/// The size of the first element.
 impl<A: Batch, B, C> Batch for (A, B, C) {
     fn size(&self) -> usize {
         self.0.size()
     }
 }
 
-/// As many as the first has.
+/// The size of the first element.
 impl<A: Batch> Batch for Vec<A> {
     fn size(&self) -> usize {
         self.first().map_or(0, Batch::size)
@@ -65,8 +64,8 @@ impl Batch for crate::data::Digits {
     }
 }
 
-/// Runs `f` with the model in evaluation and without a graph. Afterwards every part of the model is in the mode that it was in,
-/// those that were in evaluation included.
+/// Runs `f` with the model in evaluation mode and without recording a graph. Afterwards every part of the model is in its
+/// previous mode.
 ///
 /// ```
 /// use cotangent::nn::{Dropout, Forward, Module};
@@ -79,7 +78,7 @@ impl Batch for crate::data::Digits {
 /// ```
 ///
 /// # Errors
-/// As `f`'s.
+/// The errors of `f`.
 pub fn in_eval<M: Module, R>(model: &mut M, f: impl FnOnce(&M) -> Result<R>) -> Result<R> {
     let mut modes = Vec::new();
     model.visit(&mut Visitor::new(&mut |_, part| {
@@ -98,8 +97,8 @@ pub fn in_eval<M: Module, R>(model: &mut M, f: impl FnOnce(&M) -> Result<R>) -> 
     done
 }
 
-/// Counts the metrics of a model over batches, from the beginning. `predict` gives the predictions and the targets of a batch;
-/// the model is in evaluation meanwhile.
+/// Resets metrics and updates them with all batches. `predict` returns the predictions and the targets of a batch; the model
+/// is in evaluation mode.
 ///
 /// ```
 /// use cotangent::nn::{Forward, Linear};
@@ -113,7 +112,7 @@ pub fn in_eval<M: Module, R>(model: &mut M, f: impl FnOnce(&M) -> Result<R>) -> 
 /// ```
 ///
 /// # Errors
-/// As those of the batches, of `predict`, and of the metrics.
+/// The errors of the batches, of `predict`, and of the metrics.
 pub fn evaluate<M: Module, B>(
     model: &mut M,
     batches: impl IntoIterator<Item = Result<B>>,

@@ -1,12 +1,12 @@
-//! Ctrl-C as a wish to end well.
+//! Graceful handling of Ctrl-C.
 
 use crate::Result;
 use cotangent_macros::named;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-/// While one lives, the first Ctrl-C (or the signal to terminate, as schedulers send it) is noted for the program to end after
-/// its step; the second ends the program at once. On a platform without signals nothing is ever noted.
+/// While a value of this type lives, the first Ctrl-C (or SIGTERM, as schedulers send it) sets a flag, so that the program can
+/// end after its step. The second ends the program at once. On a platform without signals the flag is never set.
 ///
 /// ```
 /// use cotangent::train::Interrupt;
@@ -23,11 +23,11 @@ use std::sync::{Arc, LazyLock, OnceLock};
 #[derive(Debug)]
 pub struct Interrupt(());
 
-/// What the handlers of the signals look at and set.
+/// The state of the signal handlers.
 struct Signals {
-    /// There was a signal.
+    /// Whether there was a signal.
     noted: Arc<AtomicBool>,
-    /// The next signal ends the program.
+    /// Whether the next signal ends the program.
     ends: Arc<AtomicBool>,
     alive: AtomicUsize,
 }
@@ -38,13 +38,13 @@ static SIGNALS: LazyLock<Signals> = LazyLock::new(|| Signals {
     alive: AtomicUsize::new(0),
 });
 
-/// Handlers stay for good: to take one away would not bring back what the system did before.
+/// Handlers are never removed: that would not restore the behaviour of the system before.
 #[cfg(any(unix, windows))]
 fn install(signals: &Signals) -> std::io::Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::flag::{register, register_conditional_shutdown};
     for signal in [SIGINT, SIGTERM] {
-        // In this order: a signal that is the first does not yet find what it sets.
+        // In this order, so that the first signal does not see the flag that it sets.
         register_conditional_shutdown(signal, 128 + signal, signals.ends.clone())?;
         register(signal, signals.noted.clone())?;
         register(signal, signals.ends.clone())?;
@@ -58,16 +58,16 @@ fn install(_: &Signals) -> std::io::Result<()> {
 }
 
 impl Interrupt {
-    /// From now on a signal is noted.
+    /// Starts to handle signals.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system refuses the handlers.
     #[named("Interrupt::new")]
     pub fn new() -> Result<Interrupt> {
         static INSTALLED: OnceLock<Result<(), String>> = OnceLock::new();
         let signals = &*SIGNALS;
         if let Err(error) = INSTALLED.get_or_init(|| install(signals).map_err(|error| error.to_string())) {
-            crate::error::bail!(Backend, "Interrupt::new", "the system does not let signals be watched: {error}");
+            crate::error::bail!(Backend, "Interrupt::new", "cannot install signal handlers: {error}");
         }
         if signals.alive.fetch_add(1, Ordering::SeqCst) == 0 {
             signals.noted.store(false, Ordering::SeqCst);
@@ -76,7 +76,7 @@ impl Interrupt {
         Ok(Interrupt(()))
     }
 
-    /// Whether there was a signal since.
+    /// Whether there was a signal since [`new`](Self::new).
     pub fn is_set(&self) -> bool {
         SIGNALS.noted.load(Ordering::Relaxed)
     }

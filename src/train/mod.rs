@@ -1,6 +1,6 @@
-//! What goes around a training step: metrics, logs, a report, a progress bar, and a trainer for the common case.
+//! Training: metrics, logs, a report, a progress bar, and a trainer for the common case.
 //!
-//! A loop of training is ten lines of plain parts, and every one of these can be used in it:
+//! A training loop takes a few lines, and all of these tools can be used in it:
 //!
 //! ```
 //! use cotangent::data::digits;
@@ -26,8 +26,8 @@
 //! # Ok::<(), cotangent::Error>(())
 //! ```
 //!
-//! [`Trainer`] is that loop with validation, early stopping, checkpoints and resumption. How well a model does say
-//! [metrics](Metric); where the time goes says the [profiler](mod@crate::profile).
+//! [`Trainer`] is that loop with validation, early stopping, checkpoints and resumption. [Metrics](Metric) measure the
+//! quality of a model, and the [profiler](mod@crate::profile) its time and memory.
 #![forbid(unsafe_code)]
 
 mod evaluate;

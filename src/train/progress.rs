@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// A bar on the standard error stream, with figures, speed and the time that is left. Where that is no terminal, as in a file or
-/// in CI, it writes nothing.
+/// A progress bar on stderr, with numbers, the speed and the remaining time. It writes nothing if stderr is not a terminal.
 ///
 /// ```
 /// use cotangent::train::Progress;
@@ -22,7 +21,7 @@ pub struct Progress {
     done: u64,
     values: String,
     start: Instant,
-    /// When and at which count the speed was last measured, and what it was.
+    /// The time and the count of the last measurement of the speed.
     measured: (Instant, u64),
     speed: Option<f64>,
     drawn: Option<Instant>,
@@ -30,24 +29,24 @@ pub struct Progress {
     is_finished: bool,
 }
 
-/// Between two drawings: as often as an eye can follow.
+/// The least time between two drawings.
 const PAUSE: Duration = Duration::from_millis(80);
 const WIDTH: usize = 28;
 
 impl Progress {
-    /// A bar of so many steps.
+    /// A bar of `total` steps.
     pub fn new(total: u64) -> Progress {
         Progress::of(Some(total))
     }
 
-    /// Of steps whose number is not known: without a bar, but with a count and the speed.
+    /// For an unknown number of steps: a count and the speed without a bar.
     pub fn unbounded() -> Progress {
         Progress::of(None)
     }
 
     fn of(total: Option<u64>) -> Progress {
         let start = Instant::now();
-        // A terminal of Windows that does not understand the codes would show them; one that does sets a variable.
+        // Old terminals of Windows would print the escape codes; newer ones set a variable.
         let understood = !cfg!(windows) || ["WT_SESSION", "TERM"].iter().any(|name| std::env::var_os(name).is_some());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Progress {
@@ -64,37 +63,37 @@ impl Progress {
         }
     }
 
-    /// What stands before the bar.
+    /// The label before the bar.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Progress {
         self.label = label.into();
         self
     }
 
-    /// Puts something else before the bar.
+    /// Changes the label before the bar.
     pub fn set_label(&mut self, label: impl Into<String>) {
         self.label = label.into();
     }
 
-    /// There are so many steps after all.
+    /// Changes the number of steps.
     pub fn set_total(&mut self, total: u64) {
         self.total = Some(total);
     }
 
-    /// Writes nothing, wherever it is.
+    /// Writes nothing, also on a terminal.
     #[must_use]
     pub fn quiet(mut self) -> Progress {
         self.is_shown = false;
         self
     }
 
-    /// So many steps are done; the figures are those of the last.
+    /// Sets the number of finished steps, and the numbers to show.
     pub fn update(&mut self, done: u64, values: &[(&str, f64)]) {
         self.done = done;
         if !self.is_shown {
             return;
         }
-        // Also where nothing is drawn: these may be the last.
+        // Also if nothing is drawn: these may be the last.
         self.values = figures(values);
         let now = Instant::now();
         if self.drawn.is_some_and(|drawn| now - drawn < PAUSE) {
@@ -105,7 +104,7 @@ impl Progress {
         self.draw(&self.line(now));
     }
 
-    /// The speed, in which the last seconds weigh most.
+    /// Updates the speed, an exponential moving average.
     fn measure(&mut self, now: Instant) {
         let (before, count) = self.measured;
         let seconds = (now - before).as_secs_f64();
@@ -117,7 +116,7 @@ impl Progress {
         }
     }
 
-    /// Ends the bar with the time that it took. Nothing more is drawn.
+    /// Ends the bar with the elapsed time. Nothing more is drawn.
     pub fn finish(&mut self) {
         if self.is_finished {
             return;
@@ -133,8 +132,8 @@ impl Progress {
         self.is_shown = false;
     }
 
-    /// Writes a line that stays, with the label, these figures and the time since the beginning; the bar goes on below it. A
-    /// line that is longer than the terminal is wide is wrapped.
+    /// Writes a permanent line with the label, these numbers and the elapsed time. The bar continues below it. A line that is
+    /// longer than the width of the terminal is wrapped.
     ///
     /// ```
     /// use cotangent::train::Progress;
@@ -160,7 +159,7 @@ impl Progress {
         format!("{}{}  {}", self.label, figures(values), duration(time))
     }
 
-    /// Ends the bar and takes it off the terminal. Nothing more is drawn.
+    /// Ends the bar and clears it. Nothing more is drawn.
     pub fn clear(&mut self) {
         if self.is_shown && self.drawn.is_some() {
             let mut out = io::stderr().lock();
@@ -211,7 +210,7 @@ impl Progress {
         line
     }
 
-    /// Writes over the line before. A line that is longer than the terminal is wide is cut there, not wrapped.
+    /// Overwrites the line. A line that is longer than the width of the terminal is cut, not wrapped.
     fn draw(&self, line: &str) {
         let mut out = io::stderr().lock();
         let _ = write!(out, "\r\x1b[?7l{line}\x1b[K\x1b[?7h").and_then(|()| out.flush());
@@ -224,12 +223,12 @@ impl Drop for Progress {
     }
 }
 
-/// Each with its name.
+/// The numbers with their names.
 fn figures(values: &[(&str, f64)]) -> String {
     values.iter().map(|(name, value)| format!("  {name} {}", figure(*value))).collect()
 }
 
-/// Four digits.
+/// A number with four digits.
 fn figure(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() || size == 0.0 {
@@ -254,7 +253,7 @@ fn duration(time: Duration) -> String {
     }
 }
 
-/// A progress bar over anything that can be iterated over, as `tqdm` draws it.
+/// Wraps an iterator with a progress bar, as `tqdm` does.
 ///
 /// ```
 /// use cotangent::train::progress;
@@ -274,7 +273,7 @@ pub fn progress<I: IntoIterator>(items: I) -> ProgressIter<I::IntoIter> {
     ProgressIter { items, bar, done: 0 }
 }
 
-/// What [`progress`] gives.
+/// The iterator returned by [`progress`].
 #[derive(Debug)]
 pub struct ProgressIter<I> {
     items: I,
@@ -286,7 +285,7 @@ impl<I: Iterator> Iterator for ProgressIter<I> {
     type Item = I::Item;
 
     fn next(&mut self) -> Option<I::Item> {
-        // An item is done when the next is asked for.
+        // An item is done when the next is requested.
         self.bar.update(self.done, &[]);
         let next = self.items.next();
         match next {

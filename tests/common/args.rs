@@ -1,8 +1,11 @@
-//! Arguments of operations out of the fixtures' JSON, by the kinds of their parameters.
+//! Arguments of operations from the fixtures' JSON, by the kinds of their parameters.
 
 use super::json::{dtype, float, integer, list, signed, tensor, text};
 use cotangent::ops::{Arg, ArgKind};
-use cotangent::{Device, Index, IndexItem, Result, Scalar, Slice, Tensor};
+use cotangent::{
+    Device, Result, Scalar, Tensor,
+    arguments::{Index, IndexItem, Slice},
+};
 use serde_json::Value;
 
 /// An argument; `leaf` makes a tensor of the call from each tensor of the file.
@@ -19,7 +22,7 @@ pub fn arg(kind: ArgKind, value: &Value, leaf: &mut dyn FnMut(Tensor) -> Result<
         (ArgKind::DType, _) => Arg::DType(dtype(text(value))),
         (ArgKind::Device, _) => Arg::Device(Device::Cpu),
         (ArgKind::Choice(_) | ArgKind::Text, _) => Arg::Text(text(value).to_owned()),
-        // A word in place of sizes, as `same` for a padding.
+        // A word instead of sizes, such as `same` for a padding.
         (ArgKind::Sizes, Value::String(_)) => Arg::Text(text(value).to_owned()),
         (_, Value::Array(all)) if all.first().is_some_and(Value::is_object) => {
             Arg::Tensors(all.iter().map(|x| leaf(tensor(x)?)).collect::<Result<_>>()?)

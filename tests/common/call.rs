@@ -2,9 +2,9 @@
 
 use cotangent::autograd::{GradOptions, grad_with};
 use cotangent::ops::{Arg, ArgKind, Op, Sample};
-use cotangent::{DType, Device, Generator, Result, Slice, Tensor, with_generator};
+use cotangent::{DType, Device, Generator, Result, Tensor, arguments::Slice, with_generator};
 
-/// An operation with all its arguments. A tensor that is given twice is one tensor, in every variant of the call.
+/// An operation with all its arguments. A tensor that is passed twice stays one tensor in every variant of the call.
 #[derive(Clone)]
 pub struct Call {
     pub op: &'static Op,
@@ -55,7 +55,7 @@ impl Call {
         self.with(&self.tensors().into_iter().map(f).collect::<Result<Vec<_>>>()?)
     }
 
-    /// With the tensors of floating point cast.
+    /// With the floating point tensors cast.
     pub fn cast(&self, dtype: DType) -> Result<Call> {
         self.map(|x| match x.dtype() {
             float if float.is_float() => x.to_dtype(dtype),
@@ -83,7 +83,7 @@ impl Call {
         self.tensors().iter().all(|x| x.numel() == 0)
     }
 
-    /// The dtype that the caller has named for the result.
+    /// The dtype that the caller has set for the result.
     pub fn named_dtype(&self) -> Option<DType> {
         self.op
             .params()
@@ -91,8 +91,8 @@ impl Call {
             .find_map(|(_, arg)| if let Arg::DType(dtype) = arg { Some(*dtype) } else { None })
     }
 
-    /// The results, and the gradients of the tensors of floating point for fixed cotangents of all results; `None` if no
-    /// result has a derivative.
+    /// The results, and the gradients of the floating point tensors for fixed cotangents of all results; `None` if no result has a
+    /// derivative.
     pub fn gradients(&self) -> Result<(Vec<Tensor>, Option<Vec<Option<Tensor>>>)> {
         self.gradients_as(&[])
     }
@@ -138,12 +138,12 @@ pub fn differentiable(x: &Tensor) -> bool {
     x.dtype().is_float() || x.dtype().is_complex()
 }
 
-/// Complex numbers as their parts.
+/// Complex numbers as real and imaginary parts.
 pub fn parts(x: &Tensor) -> Result<Tensor> {
     if x.dtype().is_complex() { x.view_as_real() } else { Ok(x.clone()) }
 }
 
-/// How many layouts [`relaid`] knows.
+/// The number of layouts of [`relaid`].
 pub const LAYOUTS: usize = 4;
 
 /// The same values in other layouts: transposed, with an offset, with a step, reversed.
@@ -167,7 +167,7 @@ pub fn relaid(x: &Tensor, layout: usize) -> Result<Tensor> {
     }
 }
 
-/// Whether values agree to a tolerance; NaN and infinities are themselves.
+/// Whether values agree to a tolerance; NaN and infinities must be equal.
 pub fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> Result<bool> {
     let (a, b) = (a.detach(), b.detach().to_device(a.device())?);
     if a.shape() != b.shape() || a.dtype() != b.dtype() {
@@ -179,8 +179,8 @@ pub fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> Result<bool> {
     Ok(wide(&a)?.into_iter().zip(wide(&b)?).all(alike))
 }
 
-/// How far the elements are from those that are wanted, as a part of the largest of these. NaN and infinities are themselves;
-/// where they are not, the distance is infinite.
+/// The largest error of the elements, relative to the largest expected element. NaN and infinities must be equal, otherwise the
+/// distance is infinite.
 pub fn distance(found: &Tensor, wanted: &Tensor) -> Result<f64> {
     let wide = |x: &Tensor| parts(&x.detach())?.to_device(Device::Cpu)?.to_dtype(DType::F64)?.to_vec::<f64>();
     if found.shape() != wanted.shape() {

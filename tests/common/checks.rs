@@ -1,9 +1,9 @@
-//! What keeps tests from passing without having looked: sequences of one length, operations by name, and GPUs that must be there.
+//! Checks that tests do not pass vacuously: equal lengths, valid names of operations, required GPUs.
 
 use cotangent::Device;
 use cotangent::ops::{self, Op};
 
-/// The elements of both side by side. They must be equally many.
+/// Zips two sequences, which must have the same length.
 #[track_caller]
 pub fn both<A, B>(a: impl IntoIterator<Item = A>, b: impl IntoIterator<Item = B>) -> impl Iterator<Item = (A, B)> {
     let (a, b): (Vec<A>, Vec<B>) = (a.into_iter().collect(), b.into_iter().collect());
@@ -11,7 +11,7 @@ pub fn both<A, B>(a: impl IntoIterator<Item = A>, b: impl IntoIterator<Item = B>
     a.into_iter().zip(b)
 }
 
-/// The operations that are tried: all, or those that `COTANGENT_TEST_OPS` names, with commas between them.
+/// The operations to test: all, or those in `COTANGENT_TEST_OPS`, separated by commas.
 #[allow(clippy::panic)] // a helper of tests may panic like a test
 pub fn tried() -> Vec<&'static Op> {
     match std::env::var("COTANGENT_TEST_OPS") {
@@ -22,18 +22,18 @@ pub fn tried() -> Vec<&'static Op> {
     }
 }
 
-/// Whether all operations are tried.
+/// Whether all operations are tested.
 pub fn all_are_tried() -> bool {
     std::env::var_os("COTANGENT_TEST_OPS").is_none()
 }
 
-/// The operations of these names, with commas between them, or the first that is no name of one.
+/// The operations of these names, separated by commas, or the first invalid name.
 fn named(names: &str) -> Result<Vec<&'static Op>, String> {
     let of = |name: &str| ops::list().iter().copied().find(|op| op.name == name).ok_or_else(|| format!("{name:?}"));
     names.split(',').map(of).collect()
 }
 
-/// The first GPU. Where there is none the test is skipped, which it says; `COTANGENT_WANT_GPU` makes that a failure.
+/// The first GPU. Without a GPU the test prints that it is skipped; with `COTANGENT_WANT_GPU` it fails.
 #[track_caller]
 pub fn gpu() -> Option<Device> {
     let gpu = Device::cuda(0);
@@ -45,7 +45,7 @@ pub fn gpu() -> Option<Device> {
     found.then_some(gpu)
 }
 
-/// The devices that a test runs on: the CPU and, where there is one, the first GPU.
+/// The devices that a test runs on: the CPU and the first GPU, if there is one.
 #[track_caller]
 pub fn devices() -> Vec<Device> {
     std::iter::once(Device::Cpu).chain(gpu()).collect()

@@ -3,7 +3,7 @@
 // Not every test uses all of it.
 #![allow(dead_code)]
 
-/// SplitMix64, a counter that is scrambled.
+/// SplitMix64, a hashed counter.
 #[derive(Clone)]
 pub struct Dice(u64);
 
@@ -29,7 +29,7 @@ impl Dice {
         self.next() as usize % n.max(1)
     }
 
-    /// True so many times in a hundred.
+    /// True with a probability in percent.
     pub fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }

@@ -1,9 +1,9 @@
-//! Tensors out of the fixtures' JSON, and the comparison with them.
+//! Tensors from the fixtures' JSON, and comparison with them.
 
 use cotangent::{DType, Result, Tensor};
 use serde_json::Value;
 
-/// A file of fixtures; the tests cannot go on without it, so a fault in it is a failure at once.
+/// A file of fixtures. Any fault in it fails the test at once.
 pub fn parse(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value) => value,
@@ -73,7 +73,7 @@ pub fn tensor(value: &Value) -> Result<Tensor> {
     }
 }
 
-/// How far a float may be from the reference.
+/// The tolerance of a float.
 #[derive(Clone, Copy)]
 pub struct Tolerance {
     pub rtol: f64,
@@ -93,7 +93,7 @@ impl Tolerance {
         Tolerance { rtol, atol }
     }
 
-    /// The usual one, unless the case has its own.
+    /// The usual tolerance, unless the case has its own.
     pub fn in_case(case: &Value, dtype: DType) -> Tolerance {
         let usual = Tolerance::of(dtype);
         Tolerance {
@@ -110,7 +110,7 @@ impl Tolerance {
     }
 }
 
-/// Compares dtype, shape and values; says what differs first.
+/// Compares dtype, shape and values; reports the first difference.
 pub fn compare(got: &Tensor, want: &Value, case: &Value) -> std::result::Result<(), String> {
     let expected = dtype(text(&want["dtype"]));
     let shape = sizes(&want["shape"]);
@@ -121,7 +121,7 @@ pub fn compare(got: &Tensor, want: &Value, case: &Value) -> std::result::Result<
         return Err(format!("shape is {:?} and should be {shape:?}", got.shape()));
     }
     let data = list(&want["data"]);
-    // The parts of complex numbers one after the other.
+    // The real and imaginary parts of complex numbers, alternating.
     let (got, shape) = if expected.is_complex() {
         (&got.detach().view_as_real().map_err(|e| e.to_string())?, [&shape[..], &[2]].concat())
     } else {

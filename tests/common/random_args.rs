@@ -1,8 +1,11 @@
-//! Random arguments of operations, by the kinds of their parameters: some that fit, many that almost do, some that do not.
+//! Random arguments of operations, by the kinds of their parameters: some valid, many almost valid, some invalid.
 
 use super::dice::Dice;
 use cotangent::ops::{Arg, ArgKind};
-use cotangent::{DType, Device, Index, IndexItem, Result, Scalar, Slice, Tensor};
+use cotangent::{
+    DType, Device, Result, Scalar, Tensor,
+    arguments::{Index, IndexItem, Slice},
+};
 
 const INTS: [i64; 16] = [
     i64::MIN,
@@ -43,11 +46,11 @@ const FLOATS: [f64; 14] = [
 /// Makes the arguments of one call.
 pub struct Args {
     pub dice: Dice,
-    /// What large sizes are: the same call can be had with small ones in their place, to learn what it would do.
+    /// The value of large sizes: the same call can be made with small ones instead, to see what it would do.
     pub large: usize,
     /// Whether there was a large size.
     pub has_large: bool,
-    /// The shape that most tensors of the call have something to do with.
+    /// The shape to which most tensors of the call are related.
     shape: Vec<usize>,
 }
 
@@ -57,7 +60,7 @@ impl Args {
         Args { dice, large, has_large: false, shape }
     }
 
-    /// An argument for a parameter, or for quite another one.
+    /// An argument for a parameter, or of a wrong kind.
     pub fn of_kind(&mut self, kind: ArgKind) -> Result<Arg> {
         if self.dice.percent(4) {
             return self.of_any_kind();
@@ -145,7 +148,7 @@ impl Args {
         }
     }
 
-    /// The shape of the call, changed a little or altogether.
+    /// The shape of the call, changed slightly or completely.
     fn sizes(&mut self) -> Vec<isize> {
         let mut sizes: Vec<isize> = self.shape.iter().map(|&size| size as isize).collect();
         match self.dice.below(10) {
@@ -203,7 +206,7 @@ impl Args {
         Tensor::from_vec(values, shape)?.to_dtype(dtype)
     }
 
-    /// A shape that is the call's, or broadcasts to it, or has nothing to do with it.
+    /// The call's shape, one that broadcasts to it, or an unrelated one.
     fn related_shape(&mut self) -> Vec<usize> {
         let mut related = self.shape.clone();
         match self.dice.below(10) {
@@ -236,11 +239,11 @@ impl Args {
         let first = if leaf && self.dice.percent(50) { first.requires_grad_(true)? } else { first };
         let x = self.laid_out(&first)?;
         let x = if leaf && !x.requires_grad() { x.detach().requires_grad_(true)? } else { x };
-        // A value that is yet to be computed, if it is large enough to be deferred.
+        // A deferred value, if it is large enough.
         if x.dtype().is_float() && self.dice.percent(10) { x.mul(2.0) } else { Ok(x) }
     }
 
-    /// One element, or none, that is expanded to more than there is memory for.
+    /// One element, or none, expanded to more than fits into memory.
     fn large_tensor(&mut self, dtype: DType, leaf: bool) -> Result<Tensor> {
         self.has_large = true;
         let large = self.large as isize;
@@ -263,7 +266,7 @@ impl Args {
         if leaf && !early { x.detach().requires_grad_(true) } else { Ok(x) }
     }
 
-    /// A tensor with memory of its own.
+    /// A tensor that owns its memory.
     fn plain(&mut self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let count = shape.iter().product::<usize>();
         let wild = self.dice.percent(25);
@@ -285,14 +288,14 @@ impl Args {
             3 => Tensor::cat(&[x, x], 0)?.slice(0, Slice::from(..).step(2)),
             4 => Tensor::cat(&[x, x], last)?.narrow(last, x.shape()[last], x.shape()[last]),
             5 if x.numel() > 0 => x.narrow(0, 0, 1)?.expand(x.shape()),
-            // Elements that lie on each other.
+            // Overlapping elements.
             6 if x.numel() > 3 && x.is_contiguous() => x.as_strided([3, 2], &[1, 1], 0),
             _ => Ok(x.clone()),
         }
     }
 }
 
-/// Small, empty or without dimensions; now and then large enough for threads and for being deferred.
+/// Small, empty or 0-d; sometimes large enough for threads and for deferral.
 fn shape(dice: &mut Dice) -> Vec<usize> {
     match dice.below(40) {
         0 => return vec![dice.choose(&[1000, 40_000])],

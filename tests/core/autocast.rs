@@ -10,8 +10,9 @@ use cotangent::nn::{Forward, Linear, Module};
 use cotangent::ops::{self, Arg, Op};
 use cotangent::optim::{Optimizer, Sgd};
 use cotangent::{
-    AutocastLists, AutocastOptions, DType, Error, ErrorKind, Generator, Result, Tensor, autocast, autocast_dtype,
-    autocast_with, no_autocast, vmap,
+    DType, Error, ErrorKind, Generator, Result, Tensor, autocast,
+    autocast::{AutocastLists, AutocastOptions, autocast_dtype, autocast_with},
+    no_autocast, vmap,
 };
 use json::{list, parse, text};
 use serde_json::Value;
@@ -39,9 +40,9 @@ fn arguments(op: &Op, case: &Value, kinds: &str, half: DType) -> Result<Vec<Arg>
     op.bind(&[], &named)
 }
 
-/// Where the dtypes differ, on the CPU. There PyTorch has no kernel for these cells: it makes them of other operations, and the last of
-/// them takes the state's dtype; ours compute in the scope's dtype, as on a GPU. The two decompositions end with a product in half precision;
-/// ours stay in f32.
+/// Operations whose dtypes differ from PyTorch's on the CPU. PyTorch composes the cells from other operations, the last of which uses
+/// the state's dtype; ours compute in the scope's dtype, as on a GPU. PyTorch's two decompositions end with a product in half
+/// precision; ours stay in f32.
 const DIFFERENT: [&str; 5] = ["gru", "gru_cell", "lstm_cell", "linalg_pinv", "linalg_polar"];
 
 #[test]
@@ -97,7 +98,7 @@ fn absent() -> Error {
     Error::new(ErrorKind::Value, "test", "there is no gradient")
 }
 
-/// Gradients that must be there.
+/// Gradients that must exist.
 fn grad(y: &Tensor, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
     cotangent::autograd::grad(y, inputs)?.into_iter().map(|g| g.ok_or_else(absent)).collect()
 }
@@ -148,7 +149,7 @@ fn a_scope_nests_is_left_by_errors_and_panics_and_belongs_to_its_thread() -> Res
             Ok(())
         })?;
         assert_eq!(dtype()?, DType::BF16);
-        // Another thread begins without it.
+        // Another thread starts with autocast off.
         let there = std::thread::scope(|scope| scope.spawn(|| (autocast_dtype(), dtype())).join());
         assert!(matches!(there, Ok((None, Ok(DType::F32)))));
         let failed: Result<()> = autocast(DType::F16, || Err(Error::new(ErrorKind::Value, "test", "it ends here")));
@@ -160,7 +161,7 @@ fn a_scope_nests_is_left_by_errors_and_panics_and_belongs_to_its_thread() -> Res
         std::panic::catch_unwind(|| autocast(DType::F16, || -> Result<()> { std::panic::resume_unwind(Box::new(())) }));
     assert!(panicked.is_err());
     assert_eq!((dtype()?, autocast_dtype()), (DType::F32, None));
-    assert_eq!(message(autocast(DType::F64, || Ok(()))), "autocast: it computes in f16 or bf16, not in f64");
+    assert_eq!(message(autocast(DType::F64, || Ok(()))), "autocast: dtype must be f16 or bf16, got f64");
     // Double precision is never cast, nor are integers.
     let wide = x.to_dtype(DType::F64)?;
     assert_eq!(autocast(DType::BF16, || wide.matmul(&wide))?.dtype(), DType::F64);
@@ -202,7 +203,7 @@ fn a_backward_pass_inside_computes_as_one_outside() -> Result<()> {
 fn casts_of_parameters_are_made_once_and_anew_after_a_change() -> Result<()> {
     let (mut a, _, x) = network()?;
     autocast(DType::BF16, || {
-        // Without recording nothing is kept: a gradient would be lost.
+        // Without recording no casts are cached: a gradient would be lost.
         no_grad(|| a.forward(&x))?;
         let (one, two) = (a.forward(&x)?, a.forward(&x)?);
         let both = one.add(&two)?.sum(..)?;

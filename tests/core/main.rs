@@ -12,8 +12,10 @@ mod checks;
 #[allow(dead_code)]
 mod json;
 
+mod architecture;
 mod autocast;
 mod autograd;
+mod in_place;
 mod properties;
 mod regressions;
 mod second_order;

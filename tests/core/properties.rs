@@ -1,6 +1,6 @@
-//! Random shapes, strides and chains of views against a plain reference that goes index by index.
+//! Random shapes, strides and chains of views against a simple reference that works index by index.
 
-use cotangent::{DType, ErrorKind, Result, Slice, Tensor};
+use cotangent::{DType, ErrorKind, Result, Tensor, arguments::Slice};
 use proptest::prelude::*;
 
 /// The reference: a shape and every element in row-major order.
@@ -31,7 +31,7 @@ fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
     all
 }
 
-/// A view to take, with numbers that are brought into range when the shape is known.
+/// A view to take, with numbers that are reduced to the valid range when the shape is known.
 #[derive(Clone, Debug)]
 enum View {
     Transpose(usize, usize),
@@ -92,7 +92,7 @@ fn take(view: &View, tensor: &Tensor, plain: &Plain) -> Result<(Tensor, Plain)> 
                 index.swap(a, b);
                 plain.at(&index)
             });
-            // The second dimension is named from the end, to try that too.
+            // The second dimension is counted from the end, to test that, too.
             (tensor.transpose(a as isize, b as isize - rank as isize)?, result)
         }
         View::Slice(dim, start, end, step) if rank > 0 => {
@@ -221,7 +221,7 @@ proptest! {
         let (tensor, plain) = ok(chain(&shape, &views))?;
         let reduced: Vec<bool> = (0..plain.shape.len()).map(|d| mask >> (d % 4) & 1 == 1).collect();
         let dims: Vec<isize> = (0..plain.shape.len() as isize).filter(|&d| reduced[d as usize]).collect();
-        // No dimension named means all of them, as in PyTorch.
+        // An empty list of dimensions means all of them, as in PyTorch.
         let reduced: Vec<bool> = reduced.iter().map(|&r| r || dims.is_empty()).collect();
         let kept: Vec<usize> = plain.shape.iter().zip(&reduced).map(|(&s, &r)| if r { 1 } else { s }).collect();
         let mut sums = Plain::new(&kept, |_| 0.0);
@@ -244,7 +244,7 @@ proptest! {
         let (mut tensor, plain) = ok(views.iter().try_fold((base.clone(), before.clone()), |(t, p), view| take(view, &t, &p)))?;
         let clone = tensor.clone();
         if let Err(error) = tensor.mul_(2.0) {
-            // A view of the base, which would not see the change. A copy of it is another matter.
+            // A view of the base cannot be changed in place; a copy can.
             prop_assert!(tensor.shares_memory(&base), "{}", error);
             prop_assert!(error.kind() == ErrorKind::Value && error.to_string().contains("is a view"), "{}", error);
             check(&tensor, &plain)?;

@@ -6,7 +6,10 @@ use crate::checks::both;
 use crate::json;
 
 use cotangent::autograd::{GradOptions, grad_with};
-use cotangent::{CrossEntropyOptions, Gelu, LayerNormOptions, Result, Tensor};
+use cotangent::{
+    Result, Tensor,
+    options::{CrossEntropyOptions, Gelu, LayerNormOptions},
+};
 use json::{compare, list, parse, tensor, text};
 use serde_json::Value;
 

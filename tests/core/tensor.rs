@@ -1,4 +1,4 @@
-//! Making tensors and reading them out, as a newcomer would.
+//! Creating and reading tensors.
 
 use cotangent::{DType, Error, Generator, Result, Tensor, manual_seed, tensor, with_generator};
 
@@ -6,9 +6,9 @@ use cotangent::{DType, Error, Generator, Result, Tensor, manual_seed, tensor, wi
 #[track_caller]
 fn message<T: std::fmt::Debug>(result: Result<T>) -> String {
     let said = |e: Error| {
-        let place = e.place().map_or_else(|| "nowhere".to_string(), ToString::to_string);
-        assert!(place.starts_with("tests/core/tensor.rs:"), "{e} is from {place}");
-        assert_eq!(format!("{e:?}"), format!("{e}\n    at {place}"));
+        let location = e.location().map_or_else(|| "nowhere".to_string(), ToString::to_string);
+        assert!(location.starts_with("tests/core/tensor.rs:"), "{e} is from {location}");
+        assert_eq!(format!("{e:?}"), format!("{e}\n    at {location}"));
         e.to_string()
     };
     result.map_or_else(said, |t| format!("not refused: {t:?}"))
@@ -62,7 +62,7 @@ fn formulas_give_what_they_say() -> Result<()> {
 fn the_same_seed_gives_the_same_numbers() -> Result<()> {
     let draw =
         || -> Result<Vec<f32>> { Tensor::cat(&[&Tensor::rand([3])?, &Tensor::randn([70_000])?], 0)?.to_vec::<f32>() };
-    // Under a generator of its own, as other tests draw from the process-wide one meanwhile.
+    // With a separate generator, since other tests draw from the default one at the same time.
     with_generator(&mut Generator::seed(0), || -> Result<()> {
         manual_seed(11);
         let first = draw()?;
@@ -78,15 +78,24 @@ fn the_same_seed_gives_the_same_numbers() -> Result<()> {
 
 #[test]
 fn refusals_say_what_was_wrong() {
-    assert_eq!(message(Tensor::new(vec![vec![1, 2], vec![3]])), "new: part 0 has shape [2] but part 1 has shape [1]");
-    assert_eq!(message(Tensor::from_vec(vec![1.0, 2.0], [3])), "from_vec: 2 elements do not fill the shape [3]");
-    assert_eq!(message(Tensor::arange_with(0, 5, 0)), "arange: no range from 0 to 5 in steps of 0");
-    assert_eq!(message(Tensor::randint(3, 3, [1])), "randint: there is no integer from 3 up to 3");
+    assert_eq!(
+        message(Tensor::new(vec![vec![1, 2], vec![3]])),
+        "new: nested parts must have one shape, got [2] for part 0 and [1] for part 1"
+    );
+    assert_eq!(message(Tensor::from_vec(vec![1.0, 2.0], [3])), "from_vec: 2 elements do not match shape [3]");
+    assert_eq!(
+        message(Tensor::arange_with(0, 5, 0)),
+        "arange: step must lead from start to end and all must be finite, got start 0, end 5 and step 0"
+    );
+    assert_eq!(message(Tensor::randint(3, 3, [1])), "randint: low must be less than high, got 3 and 3");
     assert_eq!(message(Tensor::zeros([usize::MAX, 2])).split(':').next(), Some("zeros"));
     let too_much = message(Tensor::zeros([1 << 50]));
-    assert!(too_much.starts_with("zeros: out of memory: 4503599627370496 bytes asked for"), "{too_much}");
+    assert!(too_much.starts_with("zeros: out of memory: 4503599627370496 bytes requested"), "{too_much}");
     let x = Tensor::zeros([2]);
-    assert_eq!(message(x.and_then(|x| x.to_vec::<i64>())), "to_vec: not every f32 is a i64: cast with to_dtype first");
+    assert_eq!(
+        message(x.and_then(|x| x.to_vec::<i64>())),
+        "to_vec: cannot read f32 as i64 without loss: cast with to_dtype first"
+    );
     assert_eq!(
         message(Tensor::zeros([2, 3]).and_then(|a| a.matmul(&Tensor::zeros([4, 5])?))),
         "matmul: cannot multiply [2, 3] by [4, 5]: inner sizes 3 and 4 differ"

@@ -56,7 +56,7 @@ fn replays_train_bit_for_bit_as_steps_do() -> Result<()> {
                 let [x, y] = inputs(seed)?;
                 let expected = step(&mut plain, &mut *optimizer, [&x, &y])?;
                 other.advance()?;
-                // Other work between, which must not get memory of the graph's.
+                // Other work in between must not get memory of the graph.
                 let noise = random(&[300, 300], seed, DType::F32)?.to_device(GPU)?;
                 let loss = graph.replay(&[&x, &y])?;
                 assert!(noise.matmul(&noise)?.sum(..)?.item::<f32>()?.is_finite());
@@ -71,7 +71,7 @@ fn replays_train_bit_for_bit_as_steps_do() -> Result<()> {
 }
 
 /// Forward pass, scaled loss and backward pass are recorded; what depends on values follows each replay, with the gradients that
-/// the replay left, or with those that it gave as results.
+/// the replay left, or with those that it returned.
 #[test]
 fn half_precision_with_a_scaler_is_recorded() -> Result<()> {
     if !gpu() {
@@ -126,7 +126,7 @@ fn half_precision_with_a_scaler_is_recorded() -> Result<()> {
     Ok(())
 }
 
-/// What a replay would compute with old values, or write under somebody's eyes, is refused.
+/// A replay that would use old values, or write to memory that is held elsewhere, is refused.
 #[test]
 fn stale_values_are_refused() -> Result<()> {
     if !gpu() {
@@ -149,12 +149,12 @@ fn stale_values_are_refused() -> Result<()> {
     };
     let (mut graph, _) = CudaGraph::record(&[&x, &y], twice)?;
     let grad = |model: &Mlp| model.first.weight.grad().unwrap();
-    // What the first run left is there, and not memory that no replay has written to.
+    // The gradients of the first run are in place, and not memory that no replay has written to.
     let expected = grad(&model).deep_clone()?;
     model.zero_grad();
     pass(&model, &[x.clone(), y.clone()])?;
     assert!(expected.equal(&grad(&model).mul(2.0)?)?, "two passes add up");
-    // Two passes within the step add up, and replays do not add to one another.
+    // Two passes within the step accumulate, but replays do not.
     for _ in 0..3 {
         graph.replay(&[&x, &y])?;
         assert!(grad(&model).equal(&expected)?);
@@ -184,7 +184,7 @@ fn stale_values_are_refused() -> Result<()> {
     model.load_state_dict(&Mlp::new(GPU, DType::F32)?.state_dict())?;
     assert!(message(graph.replay(&[&x, &y])).contains("dropped or replaced"));
 
-    // What only the step held may go.
+    // What only the step held may be dropped.
     let mask = x.gt(0.0)?.to_dtype(DType::F32)?;
     let expected = x.mul(&mask)?;
     let (mut graph, _) = CudaGraph::record(&[&x], move |x| Ok(vec![x[0].mul(&mask)?]))?;
@@ -217,7 +217,7 @@ fn what_cannot_be_replayed_is_refused() -> Result<()> {
     let half = x.to_dtype(DType::F16)?;
     assert!(message(graph.replay(&[&half])).contains("f16"));
     assert!(message(graph.replay(&[&x.narrow(0, 0, 2)?])).contains("[2, 4]"));
-    assert!(message(graph.replay(&[])).contains("0 inputs"));
+    assert!(message(graph.replay(&[])).contains("got 0"));
     assert!(graph.replay(&[&x.to_device(Device::Cpu)?])?[0].equal(&x.matmul(&x)?)?);
     Ok(())
 }
@@ -239,7 +239,7 @@ fn a_parameter_does_not_change_behind_a_handle() -> Result<()> {
     assert_eq!(held.to_vec::<f32>()?, before);
     drop(held);
     graph.replay(&[&x, &y])?;
-    // A step beside the graph gives the parameters new memory.
+    // A step outside of the graph gives the parameters new memory.
     step(&mut model, &mut optimizer, [&x, &y])?;
     assert!(message(graph.replay(&[&x, &y])).contains("replaced"));
     Ok(())
@@ -252,7 +252,7 @@ fn a_graph_gives_its_memory_back() -> Result<()> {
     }
     let _alone = alone();
     let x = random(&[256, 256], 1, DType::F32)?.to_device(GPU)?;
-    // The first product of all makes room for what cuBLASLt needs beside operands and results.
+    // The first product allocates the workspace of cuBLASLt.
     x.matmul(&x)?;
     let before = memory::stats(GPU)?.current();
     for _ in 0..3 {

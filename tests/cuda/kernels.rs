@@ -1,11 +1,14 @@
-//! Kernels at sizes that the list of samples does not have.
+//! Kernels at sizes that the samples do not have.
 
 use super::{GPU, alone, beside_others, close, gpu, random};
 use crate::checks::both;
 use cotangent::autograd::grad_with;
 use cotangent::{
-    AttentionOptions, CrossEntropyOptions, DType, Device, Dims, Generator, LayerNormOptions, Result, Slice, Tensor,
-    keepdim, memory, with_generator,
+    DType, Device, Generator, Result, Tensor,
+    arguments::{Dims, Slice},
+    keepdim, memory,
+    options::{AttentionOptions, CrossEntropyOptions, LayerNormOptions},
+    with_generator,
 };
 
 const FLOATS: [(DType, f64); 4] = [(DType::F64, 1e-12), (DType::F32, 1e-5), (DType::F16, 4e-3), (DType::BF16, 3e-2)];
@@ -27,7 +30,7 @@ fn folds_of_every_length_and_direction() -> Result<()> {
             dims.push(Dims::from(..));
             for dims in dims {
                 let what = format!("{dtype} {shape:?} over {dims:?}");
-                // Of many numbers of either sign the sum is small beside its parts.
+                // The sum of many numbers of both signs is small compared with its terms.
                 let wide = tolerance * 50.0;
                 assert!(close(&there.sum(dims.clone())?, &x.sum(dims.clone())?, wide)?, "sum of {what}");
                 assert!(
@@ -111,7 +114,7 @@ fn products_of_all_layouts() -> Result<()> {
             ("one on the left", |a, b| a.select(0, 1)?.matmul(b)),
             ("transposed", |a, b| b.transpose(1, 2)?.matmul(&a.transpose(1, 2)?)),
             ("offset", |a, b| a.narrow(1, 3, 33)?.narrow(2, 1, 99)?.matmul(&b.narrow(1, 2, 99)?.narrow(2, 5, 31)?)),
-            ("stepped", |a, b| a.slice(2, cotangent::Slice::from(..).step(2))?.matmul(&b.narrow(1, 0, 65)?)),
+            ("stepped", |a, b| a.slice(2, cotangent::arguments::Slice::from(..).step(2))?.matmul(&b.narrow(1, 0, 65)?)),
             ("backwards", |a, b| a.flip(2)?.matmul(&b.flip(1)?)),
             ("a vector", |a, b| a.select(1, 3)?.select(0, 0)?.matmul(b)),
             ("with a bias", |a, b| a.linear(&b.select(0, 0)?.t()?, Some(&b.select(0, 0)?.select(0, 0)?))),
@@ -149,7 +152,7 @@ fn sums_by_index_have_the_processors_bits() -> Result<()> {
         let exact = wide(&zeros)?.scatter_add(0, &index, &wide(&x)?)?;
         let (error, theirs) = (wide(&there.to_device(Device::Cpu)?)?.sub(&exact)?, wide(&here)?.sub(&exact)?);
         let most = |x: Tensor| x.abs()?.max(..)?.item::<f64>();
-        // As whole numbers: no further from the true sums than the CPU's.
+        // No further from the exact sums than those of the CPU.
         assert!(most(error)? <= most(theirs)?, "{rows}x20 elements into {entries}");
     }
     Ok(())
@@ -175,7 +178,7 @@ fn random_numbers_are_the_processors() -> Result<()> {
         let drop = |x: &Tensor| with_generator(&mut Generator::seed(7), || x.dropout(p));
         assert!(drop(&x.to_device(GPU)?)?.equal(&drop(&x)?)?, "dropout of {p}");
     }
-    // From rates of no events to those of more than a float can count.
+    // From rate 0 to rates beyond the exact integers of a float.
     let rates =
         Generator::seed(3).rand([50_000])?.to_dtype(DType::F64)?.mul(50.0)?.sub(1.0)?.exp2()?.sub(0.5)?.relu()?;
     let events = |x: &Tensor| with_generator(&mut Generator::seed(8), || x.poisson());
@@ -312,7 +315,7 @@ fn attention_in_tiles_agrees_with_f64() -> Result<()> {
             let inputs = [make([t, 3, d], 1)?, make([s, heads, d], 2)?, make([s, heads, e], 3)?];
             let unseen = Generator::seed(4).rand([2, 1, t, s])?.lt(0.3)?;
             let mask = random(&[2, 1, t, s], 5, DType::F32)?.masked_fill(&unseen, f64::NEG_INFINITY)?;
-            // Two of the four forms each; a scale below zero is one too.
+            // Two of the four forms each; negative scales are also valid.
             for (causal, masked) in [(at % 2 == 0, false), (at % 2 != 0, true)] {
                 let scale = (at % 5 == 1).then(|| -(d as f64).sqrt().recip());
                 let run = |device: Device, dtype: DType| -> Result<Vec<Tensor>> {
@@ -344,7 +347,7 @@ fn attention_in_tiles_takes_rows_as_they_lie() -> Result<()> {
         return Ok(());
     }
     let _others = beside_others();
-    // Rows that begin at no multiple of 16 bytes, rows in reverse, and elements that do not lie side by side.
+    // Rows that are not aligned to 16 bytes, reversed rows, and strided elements.
     let whole = [random(&[2, 70, 41], 1, DType::F32)?, random(&[2, 90, 41], 2, DType::F32)?];
     let run = |device: Device| -> Result<Vec<Tensor>> {
         let x = whole.iter().map(|x| x.to_device(device)).collect::<Result<Vec<_>>>()?;

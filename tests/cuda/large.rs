@@ -4,7 +4,7 @@ use super::{GPU, alone, close, gpu, random};
 use cotangent::autograd::grad_with;
 use cotangent::{DType, Result, Tensor, keepdim, memory};
 
-/// More elements than 31 bits count.
+/// More than 2^31 elements.
 const ZEROS: usize = 1 << 31;
 /// Elements before and after them.
 const START: usize = 16;
@@ -13,7 +13,7 @@ const END: usize = 1008;
 const AFTER: usize = START + ZEROS;
 const ALL: usize = AFTER + END;
 
-/// False, with a word about it, where the GPU is too small.
+/// Prints a message and returns false if the GPU is too small.
 fn roomy() -> Result<bool> {
     if !gpu() {
         return Ok(false);
@@ -51,7 +51,7 @@ fn elementwise_and_folds_count_in_64_bits() -> Result<()> {
     chain.compute()?;
     assert!(close(&end_of(&chain)?, &end.mul(2.0)?.add(1.0)?, 0.0)?, "a chain");
     drop(chain);
-    // In columns that lie apart: 31 bits count neither the elements nor the steps.
+    // In strided columns: neither the elements nor the strides fit into 31 bits.
     let transposed = x.reshape([4, -1])?.t()?.contiguous()?;
     assert!(close(&transposed.reshape([-1])?.narrow(0, -1, 1)?, &end.narrow(0, -1, 1)?, 0.0)?, "transposed");
     drop(transposed);

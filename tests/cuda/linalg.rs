@@ -1,7 +1,10 @@
-//! Batches of matrices, singular values and Fourier transforms, of sizes that take different ways through a GPU.
+//! Batches of matrices, singular values and Fourier transforms, at sizes that use different algorithms on a GPU.
 
 use super::{GPU, beside_others, close, gpu, random};
-use cotangent::{DType, LinalgSolveOptions, Result, SolveTriangularOptions, SvdOptions, Tensor};
+use cotangent::{
+    DType, Result, Tensor, fft, linalg,
+    options::{LinalgSolveOptions, SolveTriangularOptions, SvdOptions},
+};
 
 /// Sizes of a batch, and of its matrices.
 const SIZES: [(usize, usize); 7] = [(1, 5), (2, 1), (3, 33), (7, 64), (16, 256), (2, 300), (2, 600)];
@@ -26,18 +29,18 @@ fn systems_and_factors_of_batches() -> Result<()> {
             let what = format!("{batch} of {n} by {n}, {dtype}");
             let (a, b) = (regular(batch, n, dtype)?, random(&[batch, n, 7], 2, dtype)?);
             let (there, right) = (a.to_device(GPU)?, b.to_device(GPU)?);
-            assert!(close(&there.linalg_solve(&right)?, &a.linalg_solve(&b)?, tolerance)?, "solve: {what}");
+            assert!(close(&linalg::solve(&there, &right)?, &linalg::solve(&a, &b)?, tolerance)?, "solve: {what}");
             let left = LinalgSolveOptions::new().left(false);
             let turned = right.transpose(1, 2)?;
-            let got = there.linalg_solve_with(&turned, left.clone())?;
+            let got = linalg::solve_with(&there, &turned, left.clone())?;
             assert!(
-                close(&got, &a.linalg_solve_with(&b.transpose(1, 2)?, left)?, tolerance)?,
+                close(&got, &linalg::solve_with(&a, &b.transpose(1, 2)?, left)?, tolerance)?,
                 "from the right: {what}"
             );
             assert!(close(&there.inverse()?, &a.inverse()?, tolerance)?, "inverse: {what}");
             if dtype == DType::F64 {
-                // Of f32 rounding may choose another pivot.
-                let ((lu, pivots), here) = (there.linalg_lu_factor()?, a.linalg_lu_factor()?);
+                // In f32 rounding may select another pivot.
+                let ((lu, pivots), here) = (linalg::lu_factor(&there)?, linalg::lu_factor(&a)?);
                 assert!(pivots.equal(&here.1)?, "pivots: {what}");
                 assert!(close(&lu, &here.0, tolerance)?, "factors: {what}");
             }
@@ -45,13 +48,13 @@ fn systems_and_factors_of_batches() -> Result<()> {
                 let options = || SolveTriangularOptions::new();
                 let triangle = |x: &Tensor| if upper { x.triu(0) } else { x.tril(0) };
                 let (wide, near) = (triangle(&positive(batch, n, dtype)?)?, &b);
-                let got = wide.to_device(GPU)?.linalg_solve_triangular_with(&right, upper, options())?;
-                let want = wide.linalg_solve_triangular_with(near, upper, options())?;
+                let got = linalg::solve_triangular_with(&wide.to_device(GPU)?, &right, upper, options())?;
+                let want = linalg::solve_triangular_with(&wide, near, upper, options())?;
                 assert!(close(&got, &want, tolerance)?, "triangles, upper {upper}: {what}");
             }
             let p = positive(batch, n, dtype)?;
             assert!(
-                close(&p.to_device(GPU)?.linalg_cholesky()?, &p.linalg_cholesky()?, tolerance)?,
+                close(&linalg::cholesky(&p.to_device(GPU)?)?, &linalg::cholesky(&p)?, tolerance)?,
                 "cholesky: {what}"
             );
         }
@@ -72,18 +75,18 @@ fn what_a_batch_stops_at_is_said_for_each() -> Result<()> {
         let broken = good.narrow(0, 1, 1)?.mul(&Tensor::from_vec(signs, [n])?)?;
         let mixed = Tensor::cat(&[&good.narrow(0, 0, 1)?, &broken, &good.narrow(0, 2, 1)?], 0)?;
         let there = mixed.to_device(GPU)?;
-        let infos = |x: &Tensor| x.linalg_cholesky_ex()?.1.to_vec::<i32>();
+        let infos = |x: &Tensor| linalg::cholesky_ex(x)?.1.to_vec::<i32>();
         assert_eq!(infos(&there)?, infos(&mixed)?, "{n}");
         assert_ne!(infos(&there)?[1], 0);
-        assert!(there.linalg_cholesky().is_err());
+        assert!(linalg::cholesky(&there).is_err());
         // A column of zeros.
         let mut mask = vec![1.0; n];
         mask[3] = 0.0;
         let singular = good.mul(&Tensor::from_vec(mask, [n])?)?;
         let mixed = Tensor::cat(&[&good.narrow(0, 0, 1)?, &singular.narrow(0, 1, 2)?], 0)?.to_device(GPU)?;
-        let info = mixed.linalg_lu_factor_ex()?.2.to_vec::<i32>()?;
+        let info = linalg::lu_factor_ex(&mixed)?.2.to_vec::<i32>()?;
         assert_eq!(info, [0, 4, 4], "{n}");
-        assert!(mixed.linalg_solve(&good.to_device(GPU)?).is_err());
+        assert!(linalg::solve(&mixed, &good.to_device(GPU)?).is_err());
     }
     Ok(())
 }
@@ -106,7 +109,7 @@ fn singular_vectors_are_orthogonal_and_give_the_matrix_back() -> Result<()> {
             Tensor::zeros_with([2, 5, 4], dtype)?,
             Tensor::ones_with([9, 9], dtype)?,
             Tensor::eye(6)?.to_dtype(dtype)?,
-            // Small ones, which are taken at once.
+            // Small ones, which are computed in one batched call.
             random(&[100, 16, 16], 5, dtype)?,
             random(&[7, 32, 20], 6, dtype)?,
             random(&[7, 3, 9], 7, dtype)?,
@@ -117,12 +120,12 @@ fn singular_vectors_are_orthogonal_and_give_the_matrix_back() -> Result<()> {
         ];
         for x in all {
             let there = x.to_device(GPU)?;
-            let want = x.linalg_svdvals()?;
+            let want = linalg::svdvals(&x)?;
             let size = want.max(..)?.to_dtype(DType::F64)?.item::<f64>()?;
             let size = size.max(1e-30);
             for full in [false, true] {
                 let what = format!("{dtype} {:?}, full {full}", x.shape());
-                let (u, s, vh) = there.linalg_svd_with(SvdOptions::new().full_matrices(full))?;
+                let (u, s, vh) = linalg::svd_with(&there, SvdOptions::new().full_matrices(full))?;
                 assert!(close(&s.div(size)?, &want.div(size)?, tolerance)?, "values of {what}");
                 for q in [u.clone(), vh.transpose(-2, -1)?] {
                     let n = q.shape()[q.rank() - 1];
@@ -154,7 +157,7 @@ fn eigenvectors_of_batches_are_orthogonal_and_give_the_matrices_back() -> Result
             let re = random(shape, seed, parts)?;
             if dtype.is_complex() { Tensor::complex(&re, &random(shape, seed + 100, parts)?) } else { Ok(re) }
         };
-        // One, some one after the other and at once, and more than fit into the room for all.
+        // One, several sequentially and batched, and more than fit into the workspace.
         let shapes: [&[usize]; 8] = [
             &[70, 70],
             &[2, 5, 5],
@@ -171,13 +174,13 @@ fn eigenvectors_of_batches_are_orthogonal_and_give_the_matrices_back() -> Result
         for x in all {
             let x = x.add(&x.transpose(-2, -1)?.conj()?)?;
             let (there, what) = (x.to_device(GPU)?, format!("{dtype} {:?}", x.shape()));
-            let want = x.linalg_eigvalsh()?;
+            let want = linalg::eigvalsh(&x)?;
             let size = want.abs()?.max(..)?.to_dtype(DType::F64)?.item::<f64>()?.max(1e-30);
             assert!(
-                close(&there.linalg_eigvalsh()?.div(size)?, &want.div(size)?, tolerance)?,
+                close(&linalg::eigvalsh(&there)?.div(size)?, &want.div(size)?, tolerance)?,
                 "values alone of {what}"
             );
-            let (values, vectors) = there.linalg_eigh()?;
+            let (values, vectors) = linalg::eigh(&there)?;
             assert!(close(&values.div(size)?, &want.div(size)?, tolerance)?, "values of {what}");
             let turned = vectors.transpose(-2, -1)?.conj()?;
             let one = Tensor::eye(x.shape()[x.rank() - 1])?.to_dtype(dtype)?.to_device(GPU)?;
@@ -201,11 +204,11 @@ fn transforms_of_several_dimensions_at_once() -> Result<()> {
         let there = x.to_device(GPU)?;
         type Call = fn(&Tensor) -> Result<Tensor>;
         let calls: [(&str, Call); 5] = [
-            ("fft2", |x| x.fft2()),
-            ("ifft2", |x| x.ifft2()),
-            ("fftn", |x| x.fftn()),
-            ("ifftn", |x| x.ifftn()),
-            ("transposed", |x| x.transpose(-2, -1)?.fft2()),
+            ("fft2", |x| fft::fft2(x)),
+            ("ifft2", |x| fft::ifft2(x)),
+            ("fftn", |x| fft::fftn(x)),
+            ("ifftn", |x| fft::ifftn(x)),
+            ("transposed", |x| fft::fft2(&x.transpose(-2, -1)?)),
         ];
         for (name, call) in calls {
             let parts = |x: &Tensor| call(x)?.view_as_real()?.contiguous();

@@ -1,4 +1,4 @@
-//! Batches that are brought to a GPU ahead of time.
+//! Prefetching of batches to a GPU.
 
 use super::{GPU, beside_others, gpu};
 use crate::checks::both;
@@ -23,7 +23,7 @@ fn a_loader_brings_its_batches_to_the_gpu() -> Result<()> {
             for (on_host, on_device) in both(host.iter(), &device) {
                 let ((x, y), (gx, gy)) = (on_host?, on_device?);
                 assert_eq!((gx.device(), gy.device()), (GPU, GPU));
-                // Work of the GPU goes on meanwhile, with memory that batches before have had.
+                // GPU work continues meanwhile, with memory that earlier batches used.
                 let product = gx.matmul(&there)?;
                 assert!(gx.to_device(Device::Cpu)?.equal(&x)? && gy.to_device(Device::Cpu)?.equal(&y)?);
                 assert!(product.to_device(Device::Cpu)?.allclose_with(&x.matmul(&weight)?, (1e-2, 1e-2))?);
@@ -31,7 +31,7 @@ fn a_loader_brings_its_batches_to_the_gpu() -> Result<()> {
             }
             assert_eq!(batches, 32);
         }
-        // Dropped in the middle, with copies under way.
+        // Dropped in the middle, with running copies.
         for taken in 0..5 {
             assert_eq!(device.iter().take(taken).filter(Result::is_ok).count(), taken);
         }

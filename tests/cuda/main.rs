@@ -1,4 +1,4 @@
-//! Tensors on a GPU. Where there is none every test says so and passes.
+//! Tensors on a GPU. Without a GPU every test prints so and passes.
 #![cfg(feature = "cuda")]
 
 #[path = "../common/checks.rs"]
@@ -16,21 +16,21 @@ mod streams;
 mod trainer;
 mod training;
 
-use cotangent::{DType, Device, Generator, LayerNormOptions, Result, Slice, Tensor, memory};
+use cotangent::{DType, Device, Generator, Result, Tensor, arguments::Slice, memory, options::LayerNormOptions};
 
 const GPU: Device = Device::cuda(0);
 
-/// False, with a word about it, where there is no GPU.
+/// Prints a message and returns false if there is no GPU.
 fn gpu() -> bool {
     checks::gpu().is_some()
 }
 
-/// Held by tests that look at the GPU's memory, or at what is reported when it is waited for.
+/// Held by tests of the GPU's memory statistics, or of errors that are reported at synchronisation.
 fn alone() -> std::sync::RwLockWriteGuard<'static, ()> {
     ORDER.write().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Held by all others.
+/// Held by all other tests.
 fn beside_others() -> std::sync::RwLockReadGuard<'static, ()> {
     ORDER.read().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
@@ -78,7 +78,7 @@ const FORMULAS: [Formula; 12] = [
     ("compare", 0.0, |a, b| a.gt(b)?.where_(a, b)),
     ("maximum", 0.0, |a, b| a.maximum(b)?.minimum(0.5)),
     ("pow", 1e-5, |a, b| a.abs()?.add(0.5)?.pow(b)),
-    ("gelu", 1e-6, |a, _| a.gelu_with(cotangent::Gelu::Tanh)),
+    ("gelu", 1e-6, |a, _| a.gelu_with(cotangent::options::Gelu::Tanh)),
     ("a row", 0.0, |a, b| a.add(&b.select(0, 0)?)),
     ("a column", 0.0, |a, b| a.mul(&b.narrow(1, 1, 1)?)),
     ("transposed", 0.0, |a, b| a.t()?.sub(b.t()?)?.t()),
@@ -132,14 +132,14 @@ fn an_exhausted_gpu_is_an_error_and_the_next_smaller_request_succeeds() -> Resul
     }
     let _alone = alone();
     let Some(all) = GPU.properties()?.memory else { return Ok(()) };
-    // More than there is.
+    // More than the GPU has.
     let refused = Tensor::ones_with([all], GPU).and_then(|x| x.compute()).map_err(|e| e.to_string());
     let message = refused.err().unwrap_or_default();
     for part in ["compute: out of memory", &(all * 4).to_string(), "held", "cached", "free"] {
         assert!(message.contains(part), "{message} does not say {part}");
     }
     assert_eq!(Tensor::ones_with([1000], GPU)?.sum(..)?.item::<f32>()?, 1000.0);
-    // More than it is allowed, in the middle of a chain: the operands stay as they are.
+    // More than the limit, in the middle of a chain: the operands are unchanged.
     let held = memory::stats(GPU)?.held();
     memory::set_limit(GPU, Some(held + (64 << 20)))?;
     let x = Tensor::ones_with([12 << 20], GPU)?;
@@ -215,7 +215,7 @@ fn pinned_memory_is_copied_from_while_the_program_goes_on() -> Result<()> {
     let mut there = Vec::new();
     let mut pinned = Tensor::zeros([1 << 20])?.pin_memory()?;
     for round in 0..50 {
-        // Changed as soon as the copy is asked for.
+        // Changed as soon as the copy is submitted.
         pinned.fill_(f64::from(round))?;
         there.push(pinned.to_device(GPU)?);
         if round % 3 == 0 {

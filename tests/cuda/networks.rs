@@ -1,15 +1,16 @@
-//! Convolutions, pools and norms of channels, at sizes and in orders that the list of samples does not have.
+//! Convolutions, pools and norms of channels, at sizes and in layouts that the samples do not have.
 
 use super::{GPU, alone, beside_others, gpu, random};
 use crate::checks::both;
 use cotangent::autograd;
 use cotangent::nn::{BatchNorm2d, Conv2d, Forward, Module, Sequential};
 use cotangent::{
-    AvgPoolOptions, BatchNormOptions, ConvOptions, ConvTransposeOptions, CudaGraph, DType, Device, MatmulPrecision,
-    MaxPoolOptions, RecurrentOptions, Result, Tensor, with_matmul_precision,
+    CudaGraph, DType, Device, Result, Tensor,
+    options::{AvgPoolOptions, BatchNormOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions, RecurrentOptions},
+    settings::{MatmulPrecision, with_matmul_precision},
 };
 
-/// The dtypes, and how far results may be from those of f64, as a part of their norm.
+/// The dtypes, and the tolerances relative to the norm of the f64 results.
 const FLOATS: [(DType, f64); 4] = [(DType::F64, 1e-12), (DType::F32, 2e-6), (DType::F16, 2e-3), (DType::BF16, 1.5e-2)];
 
 /// The distance of what a GPU has computed from what the CPU has in f64, as a part of the latter.
@@ -20,7 +21,7 @@ fn distance(gpu: &Tensor, cpu: &Tensor) -> Result<f64> {
     Ok(norm(&gpu.sub(cpu)?)? / norm(cpu)?.max(1e-300))
 }
 
-/// Numbers that every dtype has exactly.
+/// Numbers that are exact in every dtype.
 fn exact(shape: &[usize], seed: u64) -> Result<Tensor> {
     random(shape, seed, DType::BF16)?.to_dtype(DType::F64)
 }
@@ -182,7 +183,7 @@ fn norms_of_channels_in_every_order() -> Result<()> {
             check(&format!("group_norm of {shape:?}"), &inputs[..1], |t| t[0].group_norm(1))?;
         }
     }
-    // Far from 0 a variance by the mean of squares would be lost.
+    // Far from 0 a variance from the mean of squares would cancel.
     let x = random(&[64, 8, 30, 30], 1, DType::F32)?.add(4096.0)?;
     let y = |x: &Tensor| x.batch_norm_with(BatchNormOptions::new().training(true));
     let apart = distance(&y(&x.to_device(GPU)?)?, &y(&x.to_dtype(DType::F64)?)?)?;

@@ -1,10 +1,13 @@
-//! Sorts, selections, running sums, and what indices put in places: of sizes that take different ways through a GPU.
+//! Sorts, selections, scans and scatters, at sizes that use different algorithms on a GPU.
 
 use super::{GPU, alone, beside_others, close, gpu, random};
 use crate::checks::both;
 use cotangent::{
-    DType, Device, Generator, Result, ScatterReduce, SortOptions, Tensor, s, tensor, vmap,
-    with_deterministic_algorithms,
+    DType, Device, Generator, Result, Tensor,
+    options::{ScatterReduce, SortOptions},
+    s,
+    settings::with_deterministic_algorithms,
+    tensor, vmap,
 };
 
 /// Numbers with many that are equal, some NaN and both zeros.
@@ -12,7 +15,7 @@ fn mixed(shape: &[usize], dtype: DType) -> Result<Tensor> {
     let x = random(shape, 1, DType::F32)?.mul(20.0)?;
     let x = if dtype.is_float() { x } else { x.abs()? };
     let whole = Generator::seed(2).rand(shape)?.lt(0.5)?;
-    let x = whole.where_(x.div_with(1.0, cotangent::Rounding::Trunc)?, &x)?;
+    let x = whole.where_(x.div_with(1.0, cotangent::options::Rounding::Trunc)?, &x)?;
     if !dtype.is_float() {
         return x.to_dtype(dtype);
     }
@@ -44,7 +47,8 @@ fn sorts_of_every_length() -> Result<()> {
                     assert!(values.signbit()?.equal(&again.signbit()?)?, "signs of {what}");
                     assert!(there.argsort_with(dim, options())?.equal(&order)?, "argsort of {what}");
                     let k = len.min(40);
-                    let (_, first) = there.topk_with(k, dim, cotangent::TopkOptions::new().largest(descending))?;
+                    let (_, first) =
+                        there.topk_with(k, dim, cotangent::options::TopkOptions::new().largest(descending))?;
                     assert!(first.equal(&order.narrow(dim, 0, k)?)?, "the first {k} of {what}");
                 }
             }
@@ -75,7 +79,7 @@ fn long_sorts_and_what_is_made_of_them() -> Result<()> {
     }
     let many = mixed(&[9_000_001], DType::F32)?;
     assert!(many.to_device(GPU)?.argsort(0)?.equal(&many.argsort(0)?)?, "larger tiles");
-    // All alike: no pass has anything to do.
+    // All equal: no pass has anything to do.
     let same = Tensor::full([70_000], 2.5)?.to_device(GPU)?;
     assert!(same.argsort(0)?.equal(&Tensor::arange(0, 70_000)?)?);
     assert!(same.sort(0)?.0.equal(&same)?);
@@ -129,7 +133,7 @@ fn places_of_true_elements() -> Result<()> {
         let mask = Generator::seed(1).rand([n])?.lt(share)?;
         let there = mask.to_device(GPU)?;
         assert!(there.nonzero()?.equal(&mask.nonzero()?)?, "{share} of {n}");
-        // From an address that is no multiple of the widest reads.
+        // From an address that is not aligned for the widest reads.
         let (a, b) = (there.narrow(0, n / 2, n - n / 2)?, mask.narrow(0, n / 2, n - n / 2)?);
         assert!(a.nonzero()?.equal(&b.nonzero()?)?, "half of {share} of {n}");
         let x = random(&[n], 2, DType::F32)?;
@@ -138,7 +142,7 @@ fn places_of_true_elements() -> Result<()> {
             "elements of {share} of {n}"
         );
     }
-    // So many that their counts are added up in several turns.
+    // So many that their counts are summed in several rounds.
     let n = 40_000_000;
     let all = Tensor::full_with([n], true, (DType::Bool, GPU))?.nonzero()?.reshape([n])?;
     assert!(all.equal(&Tensor::arange_with(0, n, (DType::I64, GPU))?)?, "all of {n}");
@@ -167,7 +171,7 @@ fn distinct_rows() -> Result<()> {
     Ok(())
 }
 
-/// Whether sums by index are those of the CPU. Of f32 they may be the true sums, rounded: closer than a sum in f32 could be.
+/// Whether sums by index are those of the CPU. In f32 they may be the exact sums, rounded, which is more accurate.
 fn near_sums(sums: &Tensor, x: &Tensor, index: &Tensor, y: &Tensor) -> Result<bool> {
     let same = sums.equal(&x.scatter_add(0, index, y)?)?;
     if same || x.dtype() != DType::F32 {
@@ -220,7 +224,7 @@ fn sums_of_floats_of_all_sizes() -> Result<()> {
     Ok(())
 }
 
-/// Whole numbers come to the same sum in any order, also where they are floats.
+/// Sums of integers do not depend on the order, also in floating point.
 #[test]
 fn sums_in_any_order() -> Result<()> {
     if !gpu() {
@@ -260,7 +264,7 @@ fn indices_that_repeat_in_all_ways() -> Result<()> {
     let _others = beside_others();
     for (n, places) in [(1, 1), (1000, 3), (30_000, 30_000), (100_000, 40_000), (30_000, 90_000), (300, 1_000_000)] {
         for repeated in [0.0, 0.001, 0.5, 1.0] {
-            // A share of all goes to one place.
+            // Many elements are added to one position.
             let index = Generator::seed(1).randint(0, places, [n])?;
             let index = Generator::seed(2).rand([n])?.lt(repeated)?.where_(places / 2, &index)?;
             let (x, y) = (random(&[places as usize], 3, DType::F32)?, random(&[n], 4, DType::F32)?);
@@ -285,7 +289,7 @@ fn indices_that_repeat_in_all_ways() -> Result<()> {
             let (there, from) = (x.to_device(GPU)?, y.to_device(GPU)?);
             assert!(there.index_add(0, &at, &from)?.equal(&x.index_add(0, &index, &y)?)?, "rows: {what}");
             assert!(there.index_copy(0, &at, &from)?.equal(&x.index_copy(0, &index, &y)?)?, "the last row: {what}");
-            // A base that does not lie in order, with the index in the middle.
+            // A strided base, with the index in the middle.
             let (x, y) = (x.expand([2, places as usize, 3])?, y.expand([2, n, 3])?);
             let (there, from) = (x.to_device(GPU)?.transpose(0, 2)?, y.to_device(GPU)?.transpose(0, 2)?);
             let here = x.transpose(0, 2)?.index_copy(1, &index, &y.transpose(0, 2)?)?;
@@ -300,7 +304,7 @@ fn indices_from_the_end() -> Result<()> {
     if !gpu() {
         return Ok(());
     }
-    // A wrong index is told to whoever waits next.
+    // A wrong index is reported at the next synchronisation.
     let _alone = alone();
     let x = Tensor::arange(0, 12)?.reshape([3, 4])?;
     let there = x.to_device(GPU)?;

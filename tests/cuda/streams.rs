@@ -1,4 +1,4 @@
-//! Work on several streams gives what it would give on one.
+//! Work on several streams gives the same results as on one.
 
 use super::{GPU, alone, beside_others, gpu, random};
 use crate::checks::both;
@@ -140,11 +140,11 @@ fn streams_are_counted_and_given_back() -> Result<()> {
     let stats = memory::stats(GPU)?;
     assert!(stats.held() < 1 << 30, "{stats}");
     let refused = Stream::new(Device::Cpu).map_err(|error| error.to_string());
-    assert_eq!(refused.map(|_| ()), Err("Stream::new: a stream is of a GPU, not of cpu".to_string()));
+    assert_eq!(refused.map(|_| ()), Err("Stream::new: device must be a GPU, got cpu".to_string()));
     Ok(())
 }
 
-/// Prints what a copy beside computation costs; it is a figure to be read, and no bound.
+/// Prints the cost of a copy that overlaps with computation. It is not checked.
 #[test]
 fn a_copy_runs_beside_computation() -> Result<()> {
     if !gpu() {

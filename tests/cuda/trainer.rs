@@ -1,4 +1,4 @@
-//! The trainer with model, batches and optimiser on a GPU: stopped and resumed it ends bit for bit as without.
+//! The trainer with model, batches and optimiser on a GPU: an interrupted and resumed run ends with the same bits.
 
 use super::{GPU, beside_others, gpu};
 use cotangent::nn::{BatchNorm1d, Dropout, Forward, Linear, Module, ReLU, Sequential};

@@ -1,4 +1,4 @@
-//! Training on a GPU: the same as on the CPU, and without taking more memory from step to step.
+//! Training on a GPU: the same results as on the CPU, without growing memory.
 
 use super::{GPU, alone, beside_others, close, gpu, random};
 use crate::checks::both;
@@ -80,7 +80,7 @@ fn optimisers_make_the_processors_steps() -> Result<()> {
     Ok(())
 }
 
-/// Small updates of numbers of 8 bits add up.
+/// Small updates of bf16 parameters add up.
 #[test]
 fn half_precision_learns_by_steps_too_small_for_it() -> Result<()> {
     let _others = beside_others();

@@ -1,4 +1,4 @@
-//! Safetensors files: to Python and back, whole or not at all, and never trusted.
+//! Safetensors files: exchange with Python, atomic writes, and untrusted input.
 
 use crate::checks::both;
 use cotangent::io::StateDict;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 type Outcome = std::result::Result<(), Box<dyn std::error::Error>>;
 
-/// A folder that goes when the test ends.
+/// A folder that is removed when the test ends.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -39,7 +39,7 @@ fn message(result: Result<impl Sized>) -> String {
     result.map_or_else(|error| error.to_string(), |_| "no error".to_string())
 }
 
-/// Nobody changes the files of these tests while they are mapped.
+/// The files of these tests are not changed while they are mapped.
 #[allow(unsafe_code)]
 fn load_mmap(path: &Path) -> Result<StateDict> {
     // SAFETY: as said above.
@@ -133,7 +133,7 @@ fn a_mapped_tensor_is_changed_in_a_copy_and_the_file_stays() -> Outcome {
     x.add_(1.0)?;
     assert_eq!(fs::read(&path)?, bytes);
     assert!(mapped.get("x").is_some_and(|x| x.equal(dict.get("x").unwrap_or(x)).unwrap_or(false)));
-    // Another file takes the place of the mapped one; the mapping keeps the old bytes.
+    // Another file replaces the mapped one; the mapping keeps the old bytes.
     safetensors::save(&path, &[("x", Tensor::zeros([1000])?)].into_iter().collect::<StateDict>())?;
     assert_same(&mapped, &dict)?;
     assert!(
@@ -161,7 +161,7 @@ fn elements_that_lie_askew_are_copied() -> Outcome {
     Ok(())
 }
 
-/// A file with this header, and so many bytes of two behind it.
+/// A file with this header, followed by bytes of value 2.
 fn with_header(header: &str, bytes: usize) -> Vec<u8> {
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
     file.extend_from_slice(header.as_bytes());
@@ -193,9 +193,9 @@ fn broken_files_are_errors_that_name_them() -> Outcome {
         (vec![], "too few"),
         (good[..7].to_vec(), "too few"),
         (good[..8 + header / 2].to_vec(), "does not fit"),
-        (good[..8 + header].to_vec(), "layer.u64: its bytes are said to be 0 to 48 of 0"),
-        (good[..good.len() - 1].to_vec(), "layer.i8: its bytes are said to be"),
-        ([&good[..], b"x"].concat(), "bytes follow the header, which says what"),
+        (good[..8 + header].to_vec(), "layer.u64: data_offsets must be in order and at most 0, got 0 to 48"),
+        (good[..good.len() - 1].to_vec(), "layer.i8: data_offsets must be in order"),
+        ([&good[..], b"x"].concat(), "bytes after the header"),
         (b"garbage that is long enough".to_vec(), "does not fit"),
         (with_header("not json", 0), "expected"),
         (with_header("[1, 2]", 0), "expected"),
@@ -208,7 +208,7 @@ fn broken_files_are_errors_that_name_them() -> Outcome {
             assert!(refused.contains(part), "{part} is not in {refused}");
         }
     }
-    // Whatever byte of the header is wrong, there is an error or a dictionary, never a panic.
+    // Any wrong byte of the header gives an error or a dictionary, never a panic.
     for at in 0..8 + header {
         let mut bytes = good.clone();
         bytes[at] ^= 0x15;
@@ -242,28 +242,28 @@ fn a_tensor_that_a_file_lies_about_is_named() -> Outcome {
         .collect();
     let escape = r#"{"layer.x\u001b[2J":{"dtype":"U8","shape":[3],"data_offsets":[0,4]}}"#;
     let cases = [
-        (one("BOOL", "3", "0,3"), 3, "a bool is 0 or 1, not 2"),
-        (one("F8_E5M2", "3", "0,3"), 3, "there is no dtype F8_E5M2"),
-        (one("F33", "3", "0,3"), 3, "there is no dtype F33"),
-        (r#"{"layer.x":{"dtype":"U8","shape":[1]}}"#.to_string(), 1, "it has no `data_offsets`"),
+        (one("BOOL", "3", "0,3"), 3, "a bool must be 0 or 1, got 2"),
+        (one("F8_E5M2", "3", "0,3"), 3, "unknown dtype F8_E5M2"),
+        (one("F33", "3", "0,3"), 3, "unknown dtype F33"),
+        (r#"{"layer.x":{"dtype":"U8","shape":[1]}}"#.to_string(), 1, "missing field `data_offsets`"),
         (r#"{"layer.x":[1]}"#.to_string(), 1, "invalid type: sequence"),
-        (one("F32", "3", "0,3"), 3, "[3] elements of f32 take 12 bytes, and it has 3"),
-        (one("U8", "3", "1,4"), 4, "its bytes begin at 1, those before it end at 0"),
-        (one("U8", "3", "4,1"), 4, "its bytes begin at 4"),
-        (one("U8", "0", "0,9"), 4, "its bytes are said to be 0 to 9 of 4"),
+        (one("F32", "3", "0,3"), 3, "expected 12 bytes for shape [3] of f32, got 3"),
+        (one("U8", "3", "1,4"), 4, "data_offsets must begin at 0, where the tensor before ends, got 1"),
+        (one("U8", "3", "4,1"), 4, "where the tensor before ends, got 4"),
+        (one("U8", "0", "0,9"), 4, "at most 4, got 0 to 9"),
         (one("U8", "18446744073709551615,2", "0,4"), 4, "[18446744073709551615, 2]"),
         (one("U8", "4294967296,4294967296,0", "0,0"), 0, "more bytes than can be addressed"),
         (one("F64", "2305843009213693952", "0,0"), 0, "2305843009213693952"),
         (one("U8", "-1", "0,1"), 1, "-1"),
         (one("U8", "1e30", "0,1"), 1, "invalid type"),
         (one("U8", "1", "0,1,2"), 1, "trailing characters"),
-        (two("0,4", "2,6"), 6, "its bytes begin at 2, those before it end at 4"),
-        (two("0,4", "0,4"), 4, "its bytes begin at 0, those before it end at 4"),
-        (two("0,4", "8,12"), 12, "its bytes begin at 8, those before it end at 4"),
-        (format!("{{{}}}", beyond.join(",")), 4, "its bytes are said to be"),
+        (two("0,4", "2,6"), 6, "data_offsets must begin at 4, where the tensor before ends, got 2"),
+        (two("0,4", "0,4"), 4, "data_offsets must begin at 4, where the tensor before ends, got 0"),
+        (two("0,4", "8,12"), 12, "data_offsets must begin at 4, where the tensor before ends, got 8"),
+        (format!("{{{}}}", beyond.join(",")), 4, "data_offsets must be in order"),
         (r#"{"layer.x":1}"#.to_string(), 0, "invalid type"),
-        (r#"{"layer.x":{}}"#.to_string(), 0, "it has no `dtype`"),
-        (escape.to_string(), 4, "\\u{1b}[2J: [3] elements of u8 take 3 bytes, and it has 4"),
+        (r#"{"layer.x":{}}"#.to_string(), 0, "missing field `dtype`"),
+        (escape.to_string(), 4, "\\u{1b}[2J: expected 3 bytes for shape [3] of u8, got 4"),
         (r#"{"__metadata__":{"layer.x":3}}"#.to_string(), 0, "__metadata__: invalid type"),
     ];
     for (header, bytes, part) in cases {
@@ -287,7 +287,7 @@ fn a_huge_header_is_refused_before_there_is_memory_for_it() -> Outcome {
         file.set_len(claimed + 8)?;
         for refused in refusals(&path) {
             assert!(refused.contains("values") && refused.contains(&claimed.to_string()), "{refused}");
-            assert!(refused.contains("longer than the 100000000 bytes"), "{refused}");
+            assert!(refused.contains("at most 100000000 bytes"), "{refused}");
         }
     }
     Ok(())
@@ -302,11 +302,14 @@ fn what_could_not_be_loaded_is_not_saved() -> Outcome {
     let dict: StateDict = [("__metadata__", Tensor::zeros([2])?)].into_iter().collect();
     let refused = message(safetensors::save(&path, &dict));
     assert!(refused.starts_with("safetensors::save: ") && refused.contains("values"), "{refused}");
-    assert!(refused.contains("the name __metadata__"), "{refused}");
-    // Names that are longer than the format's readers put up with.
+    assert!(refused.contains("name __metadata__ is reserved"), "{refused}");
+    // Names that are longer than the format's readers accept.
     let dict: StateDict = [("x".repeat(100_000_000), Tensor::zeros([2])?)].into_iter().collect();
     let refused = message(safetensors::save_with_metadata(&path, &dict, &Metadata::new()));
-    assert!(refused.starts_with("safetensors::save_with_metadata: ") && refused.contains("a header of"), "{refused}");
+    assert!(
+        refused.starts_with("safetensors::save_with_metadata: ") && refused.contains("header must have"),
+        "{refused}"
+    );
     assert!(fs::read(&path)? == saved, "the old file is as it was");
     Ok(())
 }
@@ -324,7 +327,7 @@ fn a_failed_save_leaves_the_old_file_and_nothing_else() -> Outcome {
     assert!(message(safetensors::save(&occupied, &dict)).contains("occupied"));
     assert_eq!(fs::read_to_string(occupied.join("inside"))?, "kept");
     assert_eq!(folder.names()?, ["occupied"], "no temporary file is left");
-    assert!(message(safetensors::save("/", &dict)).contains("names no file"));
+    assert!(message(safetensors::save("/", &dict)).contains("has no file name"));
     Ok(())
 }
 
@@ -359,7 +362,7 @@ fn a_symbolic_link_stays_and_its_file_is_replaced() -> Outcome {
     use std::os::unix::fs::symlink;
     let folder = Folder::new("links")?;
     fs::create_dir_all(folder.file("far"))?;
-    // A chain of two, relative and absolute, to a file that is not there at first.
+    // A chain of two links, relative and absolute, to a file that does not exist at first.
     let (link, middle, file) = (folder.file("link"), folder.file("far/middle"), folder.file("far/file"));
     symlink("far/middle", &link)?;
     symlink(&file, &middle)?;
@@ -391,7 +394,7 @@ fn a_file_that_is_private_stays_private() -> Outcome {
         safetensors::save(&path, &everything()?)?;
         assert_eq!(mode(&path)?, wanted, "{:o}", mode(&path)?);
     }
-    // A new file has the mode of any other.
+    // A new file has the usual mode.
     safetensors::save(folder.file("new"), &everything()?)?;
     fs::write(folder.file("any"), "")?;
     assert_eq!(mode(&folder.file("new"))?, mode(&folder.file("any"))?);
@@ -406,7 +409,7 @@ fn what_is_no_regular_file_is_not_replaced() -> Outcome {
     let path = folder.file("values");
     let _listener = std::os::unix::net::UnixListener::bind(&path)?;
     let refused = message(safetensors::save(&path, &everything()?));
-    assert!(refused.contains("values: something is there that is no regular file"), "{refused}");
+    assert!(refused.contains("values: not a regular file"), "{refused}");
     assert!(fs::symlink_metadata(&path)?.file_type().is_socket());
     assert_eq!(folder.names()?, ["values"]);
     Ok(())
@@ -458,12 +461,15 @@ fn a_dictionary_is_renamed_whole_or_not_at_all() -> Result<()> {
         ["b", "a", "c"].into_iter().zip((0_i64..3).map(Tensor::new).collect::<Result<Vec<_>>>()?).collect();
     dict.rename("a", "z")?;
     dict.rename("c", "c")?;
-    assert_eq!(message(dict.rename("none", "y")), "StateDict::rename: there is no tensor none, which should become y");
-    assert_eq!(message(dict.rename("b", "z")), "StateDict::rename: b cannot become z: there is one already");
+    assert_eq!(message(dict.rename("none", "y")), "StateDict::rename: no tensor named none");
+    assert_eq!(
+        message(dict.rename("b", "z")),
+        "StateDict::rename: cannot rename b to z: there is a tensor of that name"
+    );
     assert_eq!(dict.names().collect::<Vec<_>>(), ["b", "z", "c"]);
     let value = |dict: &StateDict, name: &str| dict.get(name).map(Tensor::item::<i64>).transpose();
     assert_eq!((value(&dict, "z")?, value(&dict, "a")?), (Some(1), None));
-    // The places are right, too.
+    // The positions are right, too.
     assert_eq!(dict.remove("b").map(|t| t.item::<i64>()).transpose()?, Some(0));
     assert_eq!((value(&dict, "z")?, value(&dict, "c")?), (Some(1), Some(2)));
     Ok(())
@@ -490,6 +496,6 @@ fn only_floats_of_a_dictionary_are_cast() -> Result<()> {
         assert_eq!((after.dtype(), after.shape()), (wanted, before.shape()), "{name}");
     }
     let refused = message(dict.to_dtype(DType::I32));
-    assert!(refused.starts_with("StateDict::to_dtype: ") && refused.contains("not i32"), "{refused}");
+    assert!(refused.starts_with("StateDict::to_dtype: ") && refused.contains("got i32"), "{refused}");
     Ok(())
 }

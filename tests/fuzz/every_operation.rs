@@ -1,5 +1,5 @@
-//! Every operation of the list with random arguments: it answers or refuses under its own name, and never panics, aborts or
-//! goes on for ever. The list says what the parameters are; nothing else is known of an operation here.
+//! Every operation of the list with random arguments: it returns a result or an error with its name, and never panics, aborts or
+//! hangs. Only the parameters in the list are known here.
 //!
 //! `COTANGENT_FUZZ_SEED` and `COTANGENT_FUZZ_ROUNDS` run other and more calls, `COTANGENT_FUZZ_OP` those of one operation.
 //! With `COTANGENT_FUZZ_VERBOSE` every call is printed before it is made, so that one that ends the process is known.
@@ -18,16 +18,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Results of up to so many elements are computed and differentiated.
+/// Results with at most this many elements are computed and differentiated.
 const SMALL: usize = 1 << 20;
-/// Of more results than these only the last one is differentiated, too.
+/// If there are more results than this, only the last one is differentiated.
 const MANY: usize = 64;
-/// Bytes that all tensors may take. What asks for more is refused.
+/// The memory limit for all tensors.
 const LIMIT: usize = 256 << 20;
-/// No call takes so long; one that does is named, and ends the process.
+/// The time limit of a call. A call that exceeds it is reported, and the process ends.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The call under way, for whoever ends the process.
+/// The running call, for the report when the process ends.
 static CURRENT: Mutex<Option<(Instant, String)>> = Mutex::new(None);
 static DONE: AtomicBool = AtomicBool::new(false);
 /// Where the last panic was.
@@ -37,21 +37,21 @@ static PANIC: Mutex<String> = Mutex::new(String::new());
 enum Outcome {
     Answered,
     Refused,
-    /// The random arguments could not be made, or would take for ever.
+    /// The random arguments could not be made, or would take too long.
     Skipped,
 }
 
-/// A call as its maker wrote it, by position and by name.
+/// A call with its arguments, by position and by name.
 struct Written {
     positional: Vec<Arg>,
     named: Vec<(&'static str, Arg)>,
     has_large: bool,
 }
 
-/// The arguments of a call; an error where tensors for it cannot be made.
+/// The arguments of a call; an error if tensors for it cannot be made.
 fn arguments(op: &Op, samples: &[Sample], dice: &Dice, large: usize) -> Result<Written> {
     let mut args = Args::new(dice.clone(), large);
-    // A sample with some arguments changed goes further than arguments that are all random.
+    // A sample with some arguments changed gets further than purely random arguments.
     let sample = if args.dice.percent(40) { Some(args.dice.choose(samples).bind(op)?) } else { None };
     let (mut positional, mut named, mut by_name) = (Vec::new(), Vec::new(), false);
     for (at, param) in op.params().enumerate() {
@@ -59,7 +59,7 @@ fn arguments(op: &Op, samples: &[Sample], dice: &Dice, large: usize) -> Result<W
             Some(sample) if args.dice.percent(70) => sample[at].clone(),
             _ => args.of_kind(param.kind)?,
         };
-        // From some parameter on by name, and those that have a default not always.
+        // From some parameter on by name, and sometimes without those that have a default.
         by_name |= args.dice.percent(20);
         match by_name {
             false => positional.push(arg),
@@ -71,8 +71,8 @@ fn arguments(op: &Op, samples: &[Sample], dice: &Dice, large: usize) -> Result<W
     Ok(Written { positional, named, has_large: args.has_large })
 }
 
-/// How many elements the results of the call have with a size in place of the large ones, and how many the tensors that
-/// are given have when they are broadcast, if they can be.
+/// The numbers of elements of the results with `size` instead of the large sizes, and that of the broadcast arguments, if they
+/// broadcast.
 fn elements(op: &Op, samples: &[Sample], dice: &Dice, size: usize) -> Option<(Vec<usize>, Option<usize>)> {
     let Written { positional, named, .. } = arguments(op, samples, dice, size).ok()?;
     let args = op.bind(&positional, &named).ok()?;
@@ -82,10 +82,9 @@ fn elements(op: &Op, samples: &[Sample], dice: &Dice, size: usize) -> Option<(Ve
     Some((results.iter().map(Tensor::numel).collect(), broadcast))
 }
 
-/// Whether a call with large tensors ends in good time: there is nothing to compute, or too much to begin. Tensors larger
-/// than memory are one element expanded, so an operation that looks at all of it for a small result would go on for
-/// days. Only where every element that is given has a place in the result, and no dimension is looked at as a whole, is that
-/// impossible.
+/// Whether a call with large tensors ends quickly: there is nothing to compute, or the result is too large to allocate. Tensors
+/// larger than memory are one expanded element, so an operation that reads all elements for a small result would take days. This
+/// is excluded only if every element of the arguments has a place in the result, and no dimension is reduced.
 fn is_quick(op: &Op, samples: &[Sample], dice: &Dice) -> bool {
     if op.params().any(|param| matches!(param.kind, ArgKind::Dim | ArgKind::Dims)) && !op.view {
         return false;
@@ -121,7 +120,7 @@ fn call(op: &Op, written: &Written, dice: &mut Dice) -> Result<Outcome, String> 
         // Each of many parts has a derivative as large as the whole.
         let wanted = y.requires_grad() && (at < MANY || at + 1 == results.len());
         match if wanted { differentiate(y, &leaves, dice) } else { Ok(()) } {
-            // There may be no memory for the derivative of a large tensor, or on the way to it.
+            // The derivative of a large tensor, or intermediate results, may not fit into memory.
             Err(_) if written.has_large => {}
             outcome => outcome?,
         }
@@ -129,13 +128,13 @@ fn call(op: &Op, written: &Written, dice: &mut Dice) -> Result<Outcome, String> 
     Ok(Outcome::Answered)
 }
 
-/// Complex numbers as their parts.
+/// Complex numbers as real and imaginary parts.
 fn parts(x: &Tensor) -> cotangent::Result<Tensor> {
     if x.dtype().is_complex() { x.detach().view_as_real() } else { Ok(x.clone()) }
 }
 
-/// Whether a derivative was refused because there is none, as of eigenvectors where two eigenvalues are the same, or because
-/// the matrices on the way to it have infinite elements.
+/// Whether a derivative was refused because it does not exist, as for eigenvectors of equal eigenvalues, or because intermediate
+/// matrices have infinite elements.
 fn does_not_exist(error: &cotangent::Error) -> bool {
     let message = error.message();
     message.contains("not finite")
@@ -196,7 +195,7 @@ fn watch() {
         if let Some((start, call)) = CURRENT.lock().unwrap_or_else(PoisonError::into_inner).as_ref()
             && start.elapsed() > LONGEST
         {
-            // Past the harness, which would keep what is printed.
+            // Bypassing the harness, which would capture the output.
             let _ = writeln!(std::io::stderr(), "a call goes on for more than {LONGEST:?}: {call}");
             std::process::exit(1);
         }

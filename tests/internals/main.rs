@@ -1,5 +1,4 @@
-//! Runs the unit tests of the library, which are part of it with the feature `samples`. So the library is compiled once for
-//! all tests.
+//! Runs the unit tests of the library, which are part of it with the feature `samples`, so that the library is compiled only once.
 //!
 //! It takes the arguments of other test programs: parts of names, `--exact`, `--skip NAME`, `--test-threads N`, `--list`.
 

@@ -10,7 +10,7 @@ use model::{Config, Gpt};
 
 const SMALL: Config = Config { vocabulary: 64, width: 64, heads: 4, layers: 2, feed_forward: 256 };
 
-/// A model with the same parameters whatever other tests draw meanwhile.
+/// A model with the same parameters, whatever other tests draw at the same time.
 fn seeded(seed: u64, config: &Config) -> Result<Gpt> {
     with_generator(&mut Generator::seed(seed), || Gpt::new(config))
 }

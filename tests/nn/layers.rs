@@ -9,13 +9,14 @@ use crate::json;
 
 use args::arg;
 use cotangent::autograd::{BackwardOptions, GradOptions, grad, grad_with};
-use cotangent::io::StateDict;
 use cotangent::nn::{self, Forward, Layer, LayerEntry, Module};
 use cotangent::ops::Arg;
 use cotangent::{
-    BatchNormOptions, BatchNormUpdateOptions, DType, Device, Generator, GroupNormOptions, Tensor, keepdim,
+    DType, Device, Generator, Tensor, keepdim,
+    options::{BatchNormOptions, BatchNormUpdateOptions, GroupNormOptions},
     with_generator,
 };
+use cotangent::{io::StateDict, linalg};
 use json::{compare, list, parse, tensor};
 use serde_json::Value;
 use std::path::Path;
@@ -163,7 +164,7 @@ fn parametrized_layers_are_pytorchs() -> Outcome {
     Ok(())
 }
 
-/// It begins with the layer's own weight, is trained, and gives the layer back.
+/// It starts with the layer's weight, can be trained, and is removed again.
 #[test]
 fn a_parametrized_layer_is_trained_and_taken_out_again() -> Outcome {
     with_generator(&mut Generator::seed(0), || {
@@ -185,7 +186,7 @@ fn a_parametrized_layer_is_trained_and_taken_out_again() -> Outcome {
         let after = layer.forward(&x)?;
         let inner = layer.into_layer()?;
         assert!(inner.forward(&x)?.allclose(&after)?);
-        assert!((inner.weight.linalg_svdvals()?.max(..)?.item::<f32>()? - 1.0).abs() < 1e-4);
+        assert!((linalg::svdvals(&inner.weight)?.max(..)?.item::<f32>()? - 1.0).abs() < 1e-4);
         Ok(())
     })
 }
@@ -221,7 +222,7 @@ fn clones_and_saved_layers_compute_the_same() -> Outcome {
 fn half_precision_is_near_and_keeps_its_dtype() -> Outcome {
     for_all_cases(|entry, case| {
         let (mut layer, x) = (loaded(entry, case)?, tensor(&case["input"])?);
-        // Calls in training change buffers, and what is dropped differs.
+        // Calls in training mode change buffers, and drop different elements.
         let expected = layer.forward(&x)?;
         for (dtype, tolerance) in [(DType::F32, 1e-4), (DType::F16, 3e-2), (DType::BF16, 2e-1)] {
             layer.load_state_dict(&state(case)?)?;
@@ -241,7 +242,7 @@ fn half_precision_is_near_and_keeps_its_dtype() -> Outcome {
     })
 }
 
-/// The kernel of the CPU gives what the rule that is differentiated again gives, in rows of all lengths and dtypes.
+/// The CPU kernel gives the same as the plain rule, which is used for higher derivatives, for rows of all lengths and dtypes.
 #[test]
 fn the_kernel_of_group_norm_is_its_plain_rule() -> Outcome {
     let mut generator = Generator::seed(3);
@@ -262,7 +263,7 @@ fn the_kernel_of_group_norm_is_its_plain_rule() -> Outcome {
                 let difference = fused.sub(&plain)?.abs()?.max(..)?.item::<f64>()?;
                 assert!(difference < tolerance, "{shape:?} {dtype}: {difference}");
             }
-            // By hand: each group has mean 0 and variance 1 before it is scaled.
+            // Each group has mean 0 and variance 1 before it is scaled.
             let grouped =
                 x.detach().to_dtype(DType::F64)?.reshape([shape[0], groups, x.numel() / shape[0] / groups])?;
             let (var, mean) = grouped.var_mean_with(keepdim(2), 0)?;
@@ -310,8 +311,8 @@ fn close(what: &str, a: &Tensor, b: &Tensor, tolerance: f64) -> cotangent::Resul
     Ok(())
 }
 
-/// Statistics and cotangents of channels in order come from kernels of their own; of channels elsewhere in memory from
-/// reductions. Both are the same norm.
+/// For contiguous channels statistics and cotangents come from special kernels, for other layouts from reductions. Both give the
+/// same norm.
 #[test]
 fn a_batch_norm_is_the_same_wherever_the_channels_lie() -> cotangent::Result<()> {
     let mut generator = Generator::seed(1);
@@ -339,7 +340,7 @@ fn a_batch_norm_is_the_same_wherever_the_channels_lie() -> cotangent::Result<()>
             }
         }
     }
-    // Large beside their distances, as f32 has them exactly.
+    // Large compared with their differences, but exact in f32.
     let x = generator.randint(0, 8, [40, 2, 30])?.to_dtype(DType::F32)?.add(1e6)?;
     let (_, _, var) = x.batch_norm_with_update_with(
         &Tensor::zeros([2])?,
@@ -349,7 +350,7 @@ fn a_batch_norm_is_the_same_wherever_the_channels_lie() -> cotangent::Result<()>
     close("large", &var, &x.to_dtype(DType::F64)?.var([0, 2])?, 1e-5)
 }
 
-/// Weights that all steps of a sequence read are laid out anew for them.
+/// Weights are packed for the steps of a long sequence.
 #[test]
 fn a_long_sequence_is_its_steps_one_by_one() -> cotangent::Result<()> {
     let mut generator = Generator::seed(2);

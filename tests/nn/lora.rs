@@ -171,9 +171,12 @@ fn what_does_not_fit_is_refused_and_changes_nothing() -> Outcome {
     };
     let before = names(&model);
     for (config, part) in [
-        (LoraConfig::new(["q_proj"]), "add_lora: no layer is called q_proj; there are c_attn, c_fc, c_proj"),
-        (LoraConfig::new(["attn"]), "no layer is called attn"),
-        (LoraConfig::new([""; 0]), "no layer is named"),
+        (
+            LoraConfig::new(["q_proj"]),
+            "add_lora: target_modules must be names of layers, got q_proj: the model has c_attn, c_fc, c_proj",
+        ),
+        (LoraConfig::new(["attn"]), "must be names of layers, got attn"),
+        (LoraConfig::new([""; 0]), "must name at least one layer"),
         (LoraConfig { r: 0, ..LoraConfig::new(["c_attn"]) }, "r 0"),
         (LoraConfig { lora_dropout: 1.0, ..LoraConfig::new(["c_attn"]) }, "lora_dropout 1"),
         (LoraConfig { lora_alpha: f64::NAN, ..LoraConfig::new(["c_attn"]) }, "lora_alpha NaN"),
@@ -194,10 +197,10 @@ fn what_does_not_fit_is_refused_and_changes_nothing() -> Outcome {
     fs::copy(fixture("gpt2").join("adapter_model.safetensors"), folder.0.join("adapter_model.safetensors"))?;
     let config = fs::read_to_string(fixture("gpt2").join("adapter_config.json"))?;
     for (from, to, part) in [
-        (r#""use_dora": false"#, r#""use_dora": true"#, "use_dora is true"),
-        (r#""rank_pattern": {}"#, r#""rank_pattern": {"c_fc": 4}"#, "rank_pattern is given"),
-        (r#""r": 2"#, r#""r": 4"#, "lora_A.weight is f32 of shape [2, 8], not a float of [4, 8]"),
-        (r#""LORA""#, r#""LOHA""#, "peft_type is \"LOHA\""),
+        (r#""use_dora": false"#, r#""use_dora": true"#, "use_dora must be false"),
+        (r#""rank_pattern": {}"#, r#""rank_pattern": {"c_fc": 4}"#, "rank_pattern is not supported"),
+        (r#""r": 2"#, r#""r": 4"#, "lora_A.weight must be float of shape [4, 8], got f32 of shape [2, 8]"),
+        (r#""LORA""#, r#""LOHA""#, "peft_type must be absent or one of [\"LORA\"], got \"LOHA\""),
         (r#""c_fc""#, r#""c_proj""#, "missing base_model.model.transformer.h.0.attn.c_proj.lora_A.weight"),
     ] {
         assert!(config.contains(from), "{from}");
@@ -207,9 +210,9 @@ fn what_does_not_fit_is_refused_and_changes_nothing() -> Outcome {
         assert_eq!(names(&model), before);
     }
     load_lora(&mut model, fixture("gpt2"))?;
-    assert!(message(load_lora(&mut model, fixture("gpt2"))).contains("has an adapter already"));
+    assert!(message(load_lora(&mut model, fixture("gpt2"))).contains("already has an adapter"));
     let wrong = LoraConfig { r: 5, ..LoraConfig::new(["c_attn"]) };
-    assert!(message(save_lora(&model, &wrong, &folder.0)).contains("of rank 2, the configuration says 5"));
+    assert!(message(save_lora(&model, &wrong, &folder.0)).contains("must have rank 5, as in the configuration, got 2"));
     Ok(())
 }
 

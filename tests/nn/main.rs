@@ -17,4 +17,5 @@ mod layers;
 mod lora;
 mod models;
 mod modules;
+mod parametrize;
 mod transformer;

@@ -20,7 +20,7 @@ fn case(name: &str) -> Outcome<Value> {
     Ok(parse(&std::fs::read_to_string(path)?))
 }
 
-/// A file of a test's own, which is removed at its end.
+/// A temporary file, which is removed at the end of the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -146,7 +146,7 @@ fn resnets_are_the_published_ones() -> Outcome {
     Ok(())
 }
 
-/// With fewer channels: all but those of images and classes are less by one factor.
+/// With fewer channels: all except those of images and classes are divided by one factor.
 #[test]
 fn resnets_have_the_published_names_and_shapes() -> Outcome {
     let names = case("resnet_names")?;
@@ -177,11 +177,11 @@ fn resnets_that_cannot_be_are_refused() -> Outcome {
     let small = ResNetConfig { width: 2, ..ResNetConfig::resnet18() };
     for (config, word) in [
         (ResNetConfig { groups: 2, ..small.clone() }, "groups"),
-        (ResNetConfig { width: 0, ..small.clone() }, "a size of 0"),
+        (ResNetConfig { width: 0, ..small.clone() }, "got 0"),
         (ResNetConfig { num_classes: usize::MAX, ..small.clone() }, "from 1 to"),
         (
             ResNetConfig { width: 3, block: ResNetBlock::Bottleneck, width_per_group: 32, ..small.clone() },
-            "whole number",
+            "multiple of 64",
         ),
     ] {
         let error = ResNet::new(&config).err().ok_or("refused")?.to_string();
@@ -205,7 +205,7 @@ fn vit_is_the_published_one() -> Outcome {
     let logits = model.forward(&images)?;
     let full = |name: &str| if name.starts_with("classifier") { name.to_owned() } else { format!("vit.{name}") };
     check(&model, &[("logits", logits)], &case, full)?;
-    // Without a last layer it gives what that layer would get.
+    // Without the last layer it returns the input of that layer.
     let bare = prepare("vit-bare", ViT::new(&ViTConfig { num_labels: 0, ..config })?, &case)?;
     assert!(bare.forward(&images)?.equal(&model.hidden_state(&images)?.select(1, 0)?)?);
     let error = model.forward(&read(&case["inputs"]["images"])?.narrow(3, 0, 4)?).err().ok_or("refused")?.to_string();
@@ -275,7 +275,7 @@ fn vae_is_the_reference() -> Outcome {
     let output = model.forward_noise(&x, &read(&case["inputs"]["noise"])?)?;
     let loss = output.loss(&x)?;
     check(&model, &[("logits", output.logits), ("loss", loss)], &case, str::to_owned)?;
-    // What is drawn differs.
+    // The draws differ.
     assert!(!model.forward(&x)?.logits.equal(&model.forward(&x)?.logits)?);
     Ok(())
 }
@@ -342,7 +342,7 @@ fn generation_takes_the_most_probable_or_draws() -> Outcome {
     let logits = model.forward(&text)?;
     let best = logits.argmax(-1)?.narrow(1, 1, 4)?;
     assert!(text.narrow(1, 2, 4)?.equal(&best)?);
-    // With one to choose from, a draw is the most probable.
+    // With top_k = 1, the draw is the most probable token.
     let drawn = generate_with(&model, &tokens, 4, GenerateOptions::new().temperature(2.0).top_k(1))?;
     assert!(drawn.equal(&text)?);
     let end = text.to_vec::<i64>()?[2];

@@ -1,4 +1,4 @@
-//! Modules: names, state, modes, first values, and gradients through containers.
+//! Modules: names, state, modes, initialisation, and gradients through containers.
 
 use crate::checks::both;
 use cotangent::io::StateDict;
@@ -189,7 +189,7 @@ fn a_tied_parameter_is_listed_counted_and_updated_once() -> Result<()> {
 fn a_tied_parameter_is_not_changed_through_one_of_its_handles() -> Result<()> {
     let mut model = Tied::new()?;
     let before = model.embedding.weight.to_vec::<f32>()?;
-    let alone = "is tied to 1 other places, which would keep the old values: change it through parameters_mut";
+    let alone = "is tied to 1 other handles, which would keep the old value: change it through parameters_mut";
     let by_hand = [
         text(model.embedding.weight.update(|w| w.zero_())),
         text(model.output.weight.set(&Tensor::zeros([5, 3])?)),
@@ -199,7 +199,7 @@ fn a_tied_parameter_is_not_changed_through_one_of_its_handles() -> Result<()> {
         assert!(refused.contains(alone) && refused.starts_with(op), "{refused}");
     }
     assert_eq!(model.output.weight.to_vec::<f32>()?, before);
-    // All handles together, and alone again once the others are gone.
+    // All handles together, and separately again after the others are dropped.
     for mut parameter in model.parameters_mut() {
         parameter.update(|values| values.fill_(0.5))?;
     }
@@ -208,7 +208,7 @@ fn a_tied_parameter_is_not_changed_through_one_of_its_handles() -> Result<()> {
     let Tied { mut embedding, output, .. } = model;
     // A model that holds some of the handles cannot be trained, cast or frozen: the others would be left behind.
     embedding.forward(&tensor!([1])?)?.sum(..)?.backward()?;
-    let outside = "weight is tied to 1 places outside of this module";
+    let outside = "weight is tied to 1 handles outside this module";
     for refused in [
         text(Sgd::new(0.1).step(&mut embedding)),
         text(embedding.to_dtype(DType::F64)),
@@ -231,8 +231,8 @@ fn a_failed_update_of_a_parameter_changes_nothing() -> Result<()> {
         w.add_(Tensor::ones([5])?)
     });
     let error = failed.err().ok_or_else(no_gradient)?;
-    // The error is the inner call's, with its own line.
-    assert_eq!((error.op(), error.place().map(cotangent::Place::line)), ("add_", Some(line!() - 4)));
+    // The error is that of the inner call, with its line.
+    assert_eq!((error.op(), error.location().map(cotangent::error::Location::line)), ("add_", Some(line!() - 4)));
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         weight.update(|w| {
             w.mul_(3)?;
@@ -279,7 +279,7 @@ fn a_tied_parameter_stays_tied_when_it_is_loaded_cast_or_frozen() -> Result<()> 
         "{message}"
     );
 
-    // Numbers that are no numbers are the same where both are.
+    // NaN equals NaN.
     let broken = Tensor::full([5, 3], f64::NAN)?;
     one.insert("embedding.weight", broken.clone());
     one.insert("output.weight", broken.add(1.0)?);
@@ -314,7 +314,7 @@ fn dropout_drops_in_training_only_however_deep_it_lies() -> Result<()> {
     model.train();
     assert!(model.is_training());
     let refused = text(Dropout::new(1.5));
-    assert_eq!(refused, "Dropout: 1.5 is not a probability");
+    assert_eq!(refused, "Dropout: dropout probability p must be in [0, 1], got 1.5");
     Ok(())
 }
 
@@ -352,14 +352,14 @@ fn a_state_goes_from_one_model_to_another() -> Result<()> {
     // A handle outside of the model would keep the old values.
     let handle = target.norm.weight.as_ref().map(Parameter::tie);
     let refused = text(target.load_state_dict(&source.state_dict()));
-    assert!(refused.contains("norm.weight is tied to 1 places outside of this module"), "{refused}");
+    assert!(refused.contains("norm.weight is tied to 1 handles outside this module"), "{refused}");
     drop(handle);
     target.load_state_dict(&source.state_dict())?;
     for ((name, a), (_, b)) in both(source.named_parameters(), target.named_parameters()) {
         assert!(a.equal(b)?, "{name}");
         assert!(b.requires_grad() && b.is_leaf(), "{name}");
     }
-    // The parameter is the one it was: a gradient is seen through the old handle.
+    // The parameter is the same: a gradient is visible through the old handle.
     let x = tensor!([[1.0, 2.0]])?;
     target.norm.forward(&x)?.sum(..)?.backward()?;
     assert!(leaf.as_ref().and_then(Tensor::grad).is_some());
@@ -390,14 +390,14 @@ fn a_state_that_does_not_fit_is_reported_whole_and_changes_nothing() -> Result<(
     .into_iter()
     .collect();
     let expected = "load_state_dict: nothing was loaded:
-  0.bias has shape [4], the module's has [3]
-  1.weight is f64, the module's is f32
+  0.bias must have shape [3], got [4]
+  1.weight must be f32, got f64
   missing 1.bias
   unexpected 2.bias";
     assert_eq!(text(model.load_state_dict(&dict)), expected);
     let lenient = "load_matching: nothing was loaded:
-  0.bias has shape [4], the module's has [3]
-  1.weight is f64, the module's is f32";
+  0.bias must have shape [3], got [4]
+  1.weight must be f32, got f64";
     assert_eq!(text(model.load_matching(&dict)), lenient);
     let after: Vec<Vec<f32>> = model.parameters().iter().map(|t| t.to_vec::<f32>()).collect::<Result<_>>()?;
     assert_eq!(before, after);
@@ -418,8 +418,8 @@ fn loading_what_fits_says_what_did_not_and_never_succeeds_with_nothing() -> Resu
 
     let strangers: StateDict = [("weight", Tensor::ones([3, 2])?)].into_iter().collect();
     let message = text(model.load_matching(&strangers));
-    assert_eq!(message, "load_matching: no name fits: the module has 0.weight, 0.bias; the dictionary has weight");
-    assert!(text(model.load_matching(&StateDict::new())).contains("no name fits"));
+    assert_eq!(message, "load_matching: no name matches: the module has 0.weight, 0.bias; the dictionary has weight");
+    assert!(text(model.load_matching(&StateDict::new())).contains("no name matches"));
     assert!(text(model.load_state_dict(&StateDict::new())).contains("missing 0.weight"));
     Ok(())
 }
@@ -506,7 +506,7 @@ fn the_same_seed_gives_the_same_network() -> Result<()> {
 fn initialisers_have_the_spread_they_promise() -> Result<()> {
     with_generator(&mut Generator::seed(0), || {
         use init::{Fan, Gain};
-        // Of the smallest tensor one draw in forty is further off than is let pass.
+        // For the smallest tensor one draw in forty exceeds the tolerance.
         let shape = [200, 300];
         let check = |tensor: Tensor, std: f64, bounded: bool| -> Result<()> {
             let values = tensor.to_vec::<f32>()?;
@@ -522,9 +522,11 @@ fn initialisers_have_the_spread_they_promise() -> Result<()> {
         check(init::xavier_normal(shape, Gain::Linear)?, (2.0 / 500_f64).sqrt(), false)?;
         check(init::kaiming_normal([20, 10, 5, 6], Gain::Linear, Fan::In)?, (1.0 / 300_f64).sqrt(), false)?;
         assert!(init::constant([3], 0.5)?.to_vec::<f32>()?.iter().all(|x| *x == 0.5));
-        assert!(text(init::kaiming_uniform([3], Gain::Relu, Fan::In)).contains("it needs two dimensions"));
-        assert!(text(init::uniform([3], 1.0, 0.0)).contains("no range from 1 to 0"));
-        assert!(text(init::normal([3], 0.0, -1.0)).contains("cannot be -1"));
+        assert!(
+            text(init::kaiming_uniform([3], Gain::Relu, Fan::In)).contains("must have at least 2 dimensions, got [3]")
+        );
+        assert!(text(init::uniform([3], 1.0, 0.0)).contains("got low 1 and high 0"));
+        assert!(text(init::normal([3], 0.0, -1.0)).contains("std must be ≥ 0, got -1"));
         Ok(())
     })
 }
@@ -580,10 +582,13 @@ fn activations_are_layers() -> Result<()> {
         (Box::new(Tanh), x.tanh()?),
         (Box::new(Sigmoid), x.sigmoid()?),
         (Box::new(Identity), x.clone()),
-        (Box::new(GELU::default()), x.gelu_with(cotangent::Gelu::Erf)?),
+        (Box::new(GELU::default()), x.gelu_with(cotangent::options::Gelu::Erf)?),
         (Box::new(LeakyReLU::default()), x.leaky_relu_with(0.01)?),
         (Box::new(ELU::default()), x.elu_with(1.0)?),
-        (Box::new(Softplus::default()), x.softplus_with(cotangent::SoftplusOptions::new().beta(1.0).threshold(20.0))?),
+        (
+            Box::new(Softplus::default()),
+            x.softplus_with(cotangent::options::SoftplusOptions::new().beta(1.0).threshold(20.0))?,
+        ),
         (Box::new(Softmax::new(-1)?), x.softmax(-1)?),
         (Box::new(LogSoftmax::new(0)?), x.log_softmax(0)?),
         (Box::new(Flatten::new_with(FlattenOptions::new().start_dim(0))), x.flatten(0, -1)?),
@@ -609,7 +614,7 @@ fn modules_can_cross_threads() {
 
 #[test]
 fn without_a_momentum_running_statistics_are_means_of_all_batches() -> Result<()> {
-    let mut layer = BatchNorm1d::new_with(1, BatchNormOptions::new().momentum(None))?;
+    let mut layer = BatchNorm1d::new_with(1, BatchNormLayerOptions::new().momentum(None))?;
     for batch in [[1.0_f32, 3.0], [5.0, 9.0], [2.0, 4.0]] {
         layer.forward(&Tensor::from_slice(&batch, [2, 1])?)?;
     }

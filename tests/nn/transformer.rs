@@ -136,7 +136,7 @@ fn a_query_that_sees_nothing_gets_zeros_and_a_nan_stays_one() -> Outcome {
 #[test]
 fn what_does_not_fit_is_refused_by_name_and_value() -> Outcome {
     let says = |result: cotangent::Result<MultiheadAttention>| result.map_or_else(|e| e.to_string(), |_| String::new());
-    assert!(says(MultiheadAttention::new(6, 4)).contains("embed_dim 6 is no multiple of num_heads 4"));
+    assert!(says(MultiheadAttention::new(6, 4)).contains("got embed_dim 6 and num_heads 4"));
     assert!(says(MultiheadAttention::new(6, 0)).contains("num_heads 0"));
     let (layer, x) = (MultiheadAttention::new(4, 2)?, Tensor::randn([3, 2, 4])?);
     let mask = Tensor::zeros([2, 2])?;

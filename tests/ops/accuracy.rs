@@ -14,7 +14,7 @@ struct Point {
     rest: f64,
 }
 
-/// What one dtype has of the bits and the spacing of its numbers.
+/// The bits and the spacing of the numbers of a dtype.
 struct Kind {
     dtype: DType,
     of_bits: fn(u64) -> f64,
@@ -126,7 +126,7 @@ fn no_function_is_further_from_the_truth_than_the_table_says() -> Fault {
             });
             let Some((&got, point)) = worst else { continue };
             let error = kind.error(got, point);
-            // The platform's library is not the same everywhere.
+            // The platform's library differs between systems.
             if error > bound + 0.1 {
                 let (dtype, x, near) = (kind.dtype, point.x, point.near);
                 faults.push(format!("{name}({x:e}) in {dtype} is {got:e} for {near:e}: {error:.2} ulp, over {bound}"));

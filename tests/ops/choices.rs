@@ -1,4 +1,4 @@
-//! What a choice leaves out does not enter its derivative, be it infinite or NaN. The wanted gradients are PyTorch's.
+//! The branch not taken does not affect the derivative, even if it is infinite or NaN. The expected gradients are PyTorch's.
 
 use cotangent::{Result, Tensor, tensor};
 

@@ -1,9 +1,12 @@
-//! Complex numbers where they meet real ones: nothing of them is lost without a word.
+//! Complex numbers in operations with real ones: imaginary parts are never dropped silently.
 
 use cotangent::autograd::{gradcheck, gradgradcheck};
 use cotangent::ops::{self, Arg};
 use cotangent::{
-    Complex, DType, FftNorm, FftOptions, Generator, Scalar, Tensor, ValueOptions, tensor, with_num_threads,
+    Complex, DType, Generator, Scalar, Tensor, fft,
+    options::{FftNorm, FftOptions, ValueOptions},
+    settings::with_num_threads,
+    tensor,
 };
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -26,7 +29,7 @@ fn no_imaginary_part_is_dropped() -> Outcome {
     let error = y.fill_(Z).map_err(|e| e.to_string()).err().unwrap_or_default();
     assert!(error.starts_with("fill_") && error.contains("1.0+2.0j"), "{error:?}");
     assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0]);
-    // A formula has real parameters alone.
+    // Parameters of formulas are real.
     let z = Tensor::new([Z, Z])?;
     refused(z.addcmul_with(&z, &z, ValueOptions::new().value(Z)), "addcmul");
     let softplus = ops::find("softplus").ok_or("there is one")?;
@@ -91,16 +94,16 @@ fn off_by(x: &Tensor, right: &Tensor) -> cotangent::Result<f64> {
 fn long_real_fourier_transforms_are_those_of_complex_numbers() -> Outcome {
     for n in [1 << 15, 12_006, 10_007, 6561, 2] {
         let x = random(&[3, n], DType::C64)?.real()?;
-        let (half, whole) = (x.rfft()?, x.to_dtype(DType::C64)?.fft()?);
+        let (half, whole) = (fft::rfft(&x)?, fft::fft(&x.to_dtype(DType::C64)?)?);
         let error = off_by(&half, &whole.narrow(1, 0, n / 2 + 1)?)?;
         assert!(error < 2e-6, "rfft of {n}: off by {error}");
-        let error = off_by(&half.irfft_with(n)?.to_dtype(DType::C64)?, &x.to_dtype(DType::C64)?)?;
+        let error = off_by(&fft::irfft_with(&half, n)?.to_dtype(DType::C64)?, &x.to_dtype(DType::C64)?)?;
         assert!(error < 2e-6, "irfft of {n}: off by {error}");
     }
     Ok(())
 }
 
-/// Imaginary parts of what would be real are not read, as in PyTorch.
+/// Imaginary parts that would be 0 for Hermitian input are not read, as in PyTorch.
 #[test]
 fn an_inverse_real_transform_reads_no_imaginary_parts_of_real_numbers() -> Outcome {
     for n in [1_usize, 2, 7, 8, 22, 1024] {
@@ -112,7 +115,7 @@ fn an_inverse_real_transform_reads_no_imaginary_parts_of_real_numbers() -> Outco
             parts[half - 1].im = f32::INFINITY;
         }
         let y = Tensor::new(parts)?;
-        assert!(x.irfft_with(n)?.to_vec::<f32>()? == y.irfft_with(n)?.to_vec::<f32>()?, "{n} numbers");
+        assert!(fft::irfft_with(&x, n)?.to_vec::<f32>()? == fft::irfft_with(&y, n)?.to_vec::<f32>()?, "{n} numbers");
     }
     Ok(())
 }
@@ -141,14 +144,14 @@ fn fourier_transforms_along_every_dimension_are_the_sums() -> Outcome {
             let mut all = x.clone();
             for dim in (0..shape.len()).rev() {
                 let options = FftOptions::new().dim(dim as isize).norm(FftNorm::Backward);
-                let error = off_by(&x.fft_with(options)?, &sums(&x, dim, -1.0)?)?;
+                let error = off_by(&fft::fft_with(&x, options)?, &sums(&x, dim, -1.0)?)?;
                 assert!(error < most, "fft of {shape:?} {dtype} along {dim}: off by {error}");
                 let options = FftOptions::new().dim(dim as isize).norm(FftNorm::Forward);
-                let error = off_by(&x.ifft_with(options)?, &sums(&x, dim, 1.0)?)?;
+                let error = off_by(&fft::ifft_with(&x, options)?, &sums(&x, dim, 1.0)?)?;
                 assert!(error < most, "ifft of {shape:?} {dtype} along {dim}: off by {error}");
                 all = sums(&all, dim, -1.0)?;
             }
-            let error = off_by(&x.fftn()?, &all)?;
+            let error = off_by(&fft::fftn(&x)?, &all)?;
             assert!(error < most, "fftn of {shape:?} {dtype}: off by {error}");
         }
     }
@@ -172,9 +175,9 @@ fn a_fourier_transform_does_not_depend_on_the_number_of_threads() -> Outcome {
         let (x, n) = (random(&shape, DType::C64)?, shape[usize::try_from(dim)?]);
         let options = || FftOptions::new().dim(dim).n(n);
         let run = || -> cotangent::Result<_> {
-            let complex = x.fft_with(options())?.to_vec::<Complex<f32>>()?;
-            let real = x.real()?.rfft_with(options())?.to_vec::<Complex<f32>>()?;
-            Ok((complex, real, x.irfft_with(options())?.to_vec::<f32>()?))
+            let complex = fft::fft_with(&x, options())?.to_vec::<Complex<f32>>()?;
+            let real = fft::rfft_with(&x.real()?, options())?.to_vec::<Complex<f32>>()?;
+            Ok((complex, real, fft::irfft_with(&x, options())?.to_vec::<f32>()?))
         };
         let alone = with_num_threads(1, run)??;
         for threads in [2, 3, 8] {
@@ -184,7 +187,7 @@ fn a_fourier_transform_does_not_depend_on_the_number_of_threads() -> Outcome {
     Ok(())
 }
 
-/// Where formulas of the parts choose between cases: numbers without a real or an imaginary part, or with one of 1.
+/// Where formulas of the parts select between cases: numbers with a real or imaginary part of 0 or 1.
 #[test]
 fn derivatives_on_the_axes() -> Outcome {
     // On no cut of any of these but acosh, which is cut below 1.

@@ -2,7 +2,11 @@
 
 use crate::checks::both;
 use cotangent::autograd::grad_with;
-use cotangent::{ConvOptions, ConvTransposeOptions, DType, Generator, Result, Tensor, with_num_threads};
+use cotangent::{
+    DType, Generator, Result, Tensor,
+    options::{ConvOptions, ConvTransposeOptions},
+    settings::with_num_threads,
+};
 
 fn normal(shape: impl Into<cotangent::Shape>, seed: u64) -> Result<Tensor> {
     Generator::seed(seed).randn_with(shape, DType::F64)
@@ -115,8 +119,7 @@ fn the_transpose_is_the_transpose() -> Result<()> {
     Ok(())
 }
 
-/// An infinite weight reaches the results that depend on it, and no others: beyond the edges there are no zeros to multiply it
-/// with. For finite weights both ways give the same.
+/// An infinite weight only affects the results that depend on it: it is not multiplied by zeros of the padding.
 #[test]
 fn an_infinite_weight_of_a_transposed_convolution_stays_within_its_reach() -> Result<()> {
     let settings = [(1, 0, 0, 1, 1), (2, 1, 1, 1, 1), (1, 2, 0, 2, 2), (3, 1, 2, 1, 2), (2, 5, 1, 3, 1)];

@@ -1,9 +1,10 @@
-//! Cases of which mutation testing showed that no other test has them.
+//! Cases that no other test covers, found by mutation testing.
 
 use cotangent::autograd::{BackwardOptions, jvp};
 use cotangent::{
-    Complex, CovOptions, DType, InterpolateMode, InterpolateOptions, MaxPoolOptions, Result, RreluOptions, Tensor,
-    tensor,
+    Complex, DType, Result, Tensor, linalg,
+    options::{CovOptions, InterpolateMode, InterpolateOptions, MaxPoolOptions, RreluOptions},
+    special, tensor,
 };
 
 #[track_caller]
@@ -39,7 +40,7 @@ fn covariances_of_complex_numbers_are_hermitian() -> Result<()> {
 #[test]
 fn chebyshev_polynomials_of_high_degree_grow_on_both_sides() -> Result<()> {
     let x = Tensor::from_vec(vec![-1.5, -1.01, 1.25], [3])?;
-    let y = x.chebyshev_polynomial_t(40)?;
+    let y = special::chebyshev_polynomial_t(&x, 40)?;
     let exact = |x: f64| (40.0 * x.abs().acosh()).cosh();
     near(&y.div(&Tensor::from_vec([-1.5, -1.01, 1.25].map(exact).to_vec(), [3])?)?, &[1.0; 3])
 }
@@ -55,7 +56,7 @@ fn slopes_may_be_drawn_from_one_number() -> Result<()> {
 fn the_greatest_of_long_columns_is_one_of_the_column() -> Result<()> {
     let rows = 100_003;
     let falling = Tensor::arange(0, rows as i64)?.to_dtype(DType::F32)?.neg()?.unsqueeze(1)?.expand([rows, 3])?;
-    // Behind the rows that count lie greater ones.
+    // Larger rows follow the rows that are used.
     let all = Tensor::cat(&[&falling, &Tensor::full([70_000, 3], 5)?], 0)?;
     let columns = all.narrow(0, 0, rows)?;
     assert_eq!(columns.argmax(0)?.to_vec::<i64>()?, [0, 0, 0]);
@@ -74,14 +75,14 @@ fn the_logarithm_of_one_large_complex_exponential_is_its_exponent() -> Result<()
 fn indices_without_dimensions_do_not_fit_matrices() -> Result<()> {
     let (x, index) = (Tensor::zeros([2, 3])?, tensor!(1)?);
     let error = x.scatter(0, &index, &tensor!(5.0)?).map_or_else(|e| e.to_string(), |y| format!("{y:?}"));
-    assert!(error.contains("indices of shape [] do not fit into shape [2, 3]"), "{error}");
+    assert!(error.contains("rank of shape [2, 3]") && error.contains("got shape []"), "{error}");
     Ok(())
 }
 
 #[test]
 fn a_kept_graph_of_several_results_gives_the_same_gradient_again() -> Result<()> {
     let x = tensor!([[3.0, 1.0], [1.0, 2.0], [0.5, -1.0]])?.to_dtype(DType::F64)?.requires_grad_(true)?;
-    let (q, r) = x.linalg_qr()?;
+    let (q, r) = linalg::qr(&x)?;
     let loss = q.sum(..)?.add(&r.square()?.sum(..)?)?;
     let gradient = || -> Result<Vec<f64>> {
         x.zero_grad();
@@ -111,7 +112,7 @@ fn a_window_without_elements_in_one_dimension_is_refused() -> Result<()> {
     let error = Tensor::ones([1, 1, 9, 9])?
         .max_pool2d_with([2, 2], options)
         .map_or_else(|e| e.to_string(), |y| format!("{y:?}"));
-    assert!(error.starts_with("max_pool2d: ") && error.contains("no element"), "{error}");
+    assert!(error.starts_with("max_pool2d: ") && error.contains("must contain an element"), "{error}");
     Ok(())
 }
 

@@ -1,17 +1,18 @@
-//! Memory that others write to, as a program in Python does to the arrays that tensors share: an operation may see one value or
-//! another, but answers for those that it has seen. Indices are looked at before they are used, masks are counted before they
-//! are gone through, and elements are compared before they are moved.
+//! Foreign memory that changes at any time, such as arrays of a Python program: an operation may see old or new values, but its
+//! result must be consistent with what it has read. Indices are checked before they are used, masks are counted before they are
+//! applied, and elements are compared before they are moved.
 
 use crate::call::{Call, parts};
 use cotangent::ops::list;
 use cotangent::{
-    BincountOptions, DType, Device, EmbeddingBagOptions, ErrorKind, Result, SortOptions, Tensor, UniqueDimOptions,
+    DType, Device, ErrorKind, Result, Tensor,
+    options::{BincountOptions, EmbeddingBagOptions, SortOptions, UniqueDimOptions},
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-/// A tensor with the same elements in memory of this test's.
+/// A tensor with the same elements in memory of this test.
 fn foreign(x: &Tensor) -> Result<Tensor> {
     let own = x.detach().contiguous()?;
     own.compute()?;
@@ -34,7 +35,7 @@ fn bits(all: &[Tensor]) -> Result<Vec<Vec<u64>>> {
     all.iter().map(one).collect()
 }
 
-/// What trusts elements says so, and is given a copy of them; a kernel that was forgotten refuses them.
+/// Operations that rely on elements get a private copy; a kernel that was forgotten refuses foreign memory.
 #[test]
 fn every_operation_takes_memory_of_others() -> Result<()> {
     let named = std::env::var("COTANGENT_TEST_OPS").ok();
@@ -62,7 +63,7 @@ fn every_operation_takes_memory_of_others() -> Result<()> {
 
 const N: usize = 1 << 13;
 
-/// Integers and bools that a thread writes to all the time: in turn such as are good and such as are not.
+/// Integers and bools that a thread writes all the time, alternating between valid and invalid values.
 struct Written {
     numbers: Arc<Vec<AtomicI64>>,
     bools: Arc<Vec<AtomicU8>>,
@@ -76,7 +77,7 @@ impl Written {
         let written = Written { numbers, bools, done: Arc::new(AtomicBool::new(false)) };
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Of several lengths, so that some change comes between any two looks.
+                // Of several lengths, so that some change comes between any two reads.
                 for round in 0_usize.. {
                     if written.done.load(Ordering::Relaxed) {
                         return;
@@ -107,7 +108,7 @@ impl Written {
     }
 }
 
-/// Calls `f` for half a second, and again and again. It answers, or refuses what it has seen.
+/// Calls `f` repeatedly for half a second. It must return a result or an error.
 fn again(good: i64, bad: i64, f: impl Fn(&Tensor, &Tensor) -> Result<()>) -> Result<()> {
     Written::run(good, bad, |written| {
         let (start, mut calls) = (Instant::now(), 0);

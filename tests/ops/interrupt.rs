@@ -1,16 +1,17 @@
-//! Operations that would take hours, or longer than they may, end at a deadline or a request, and what they were called on is as
-//! it was.
+//! Long operations end at a deadline or a request, and their inputs are unchanged.
 
 use cotangent::interrupt::{Interrupt, set_poll, with_deadline};
-use cotangent::{DType, ErrorKind, Generator, Result, Tensor, keepdim, with_generator, with_num_threads};
+use cotangent::{
+    DType, ErrorKind, Generator, Result, Tensor, fft, keepdim, linalg, settings::with_num_threads, with_generator,
+};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// An operation that is ended takes a fraction of a second, on a machine with nothing else to do.
+/// An interrupted operation ends within a fraction of a second on an idle machine.
 const SOON: Duration = Duration::from_secs(10);
 const N: usize = 1 << 36;
 
-/// Elements without end, in the memory of one.
+/// Very many elements, in the memory of one.
 fn endless(shape: &[usize], dtype: DType) -> Result<Tensor> {
     Tensor::ones_with((), dtype)?.expand(shape)
 }
@@ -95,9 +96,9 @@ fn operations_as_large_as_memory_end_at_a_deadline() -> Result<()> {
         let x = matrix.reshape([4, 64, 64, 64])?;
         x.conv2d(&Tensor::ones([64, 64, 3, 3])?)
     })?;
-    ends("linalg_svd", limit, || Ok(matrix.narrow(0, 0, 256)?.linalg_svd()?.1))?;
-    ends("linalg_qr", limit, || Ok(matrix.linalg_qr()?.0))?;
-    ends("fft", limit, || x.fft())?;
+    ends("linalg_svd", limit, || Ok(linalg::svd(&matrix.narrow(0, 0, 256)?)?.1))?;
+    ends("linalg_qr", limit, || Ok(linalg::qr(&matrix)?.0))?;
+    ends("fft", limit, || fft::fft(&x))?;
     ends("cdist", limit, || matrix.cdist(&matrix))?;
     // A mask is counted first.
     ends("nonzero", limit, || x.nonzero())
@@ -119,7 +120,7 @@ fn another_thread_can_ask() -> Result<()> {
         );
         assert!(start.elapsed() < SOON);
     });
-    // From then on everything in it ends at once, and nothing outside.
+    // From then on everything inside ends at once, and nothing outside.
     let own = Tensor::ones([1 << 16])?;
     assert!(stop.run(|| own.cumsum(0)).is_err_and(|error| error.kind() == ErrorKind::Interrupted));
     own.cumsum(0)?.compute()
@@ -146,11 +147,11 @@ fn what_was_ended_leaves_all_as_it_was() -> Result<()> {
     const M: usize = 1 << 20;
     let now = Duration::ZERO;
     let is_ended = |outcome: Result<()>| assert!(outcome.is_err_and(|error| error.kind() == ErrorKind::Interrupted));
-    // What was deferred is still to be had.
+    // Deferred values can still be computed.
     let y = Tensor::ones([M])?.add(1)?;
     is_ended(with_deadline(now, || y.compute()));
     assert_eq!(y.sum(..)?.item::<f32>()?, 2.0 * M as f32);
-    // A change in place is made as a whole, or not at all.
+    // A change in place is made completely or not at all.
     for round in 0..20 {
         let mut x = Tensor::zeros([M])?;
         let outcome = with_deadline(Duration::from_micros(round * 50), || {
@@ -182,7 +183,7 @@ fn the_earlier_of_two_deadlines_counts_and_goes_with_its_call() -> Result<()> {
     with_deadline(Duration::from_millis(1), || std::thread::sleep(Duration::from_millis(5)));
     Tensor::ones([1 << 20])?.cumsum(0)?.compute()?;
     assert_eq!(with_deadline(Duration::MAX, || Tensor::ones([9])?.sum(..)?.item::<f32>())?, 9.0);
-    // A panic of the caller's takes its deadline along.
+    // A panic of the caller ends its deadline.
     let panicked =
         std::panic::catch_unwind(|| with_deadline(Duration::ZERO, || std::panic::resume_unwind(Box::new(()))));
     assert!(panicked.is_err());

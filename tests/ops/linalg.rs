@@ -3,8 +3,9 @@
 use crate::checks::both;
 use cotangent::autograd::{GradOptions, grad, grad_with};
 use cotangent::{
-    CholeskyOptions, Complex, DType, Device, ErrorKind, Generator, LdlOptions, LuSolveOptions, QrMode, Result,
-    SvdOptions, Tensor, with_num_threads,
+    Complex, DType, Device, ErrorKind, Generator, Result, Tensor, linalg,
+    options::{CholeskyOptions, LdlOptions, LuSolveOptions, QrMode, SvdOptions},
+    settings::with_num_threads,
 };
 
 const SIZES: [usize; 9] = [1, 2, 3, 16, 17, 33, 64, 100, 161];
@@ -63,15 +64,15 @@ fn lu_factors_make_the_matrix() -> Result<()> {
     each(|n, normal| {
         for shape in [[n, n], [n, n / 2 + 1], [n / 2 + 1, n]] {
             let x = normal(&shape, 1)?;
-            let (p, l, u) = x.linalg_lu()?;
+            let (p, l, u) = linalg::lu(&x)?;
             close(&p.matmul(&l)?.matmul(&u)?, &x, "P L U")?;
         }
         let (x, b) = (normal(&[n, n], 2)?, normal(&[n, 5], 3)?);
         let x = x.add(&identity(n, &x)?.mul(n as f64)?)?;
-        close(&x.matmul(&x.linalg_solve(&b)?)?, &b, "A X")?;
+        close(&x.matmul(&linalg::solve(&x, &b)?)?, &b, "A X")?;
         close(&x.matmul(&x.inverse()?)?, &identity(n, &x)?, "A A⁻¹")?;
-        let (lu, pivots) = x.linalg_lu_factor()?;
-        let y = lu.linalg_lu_solve_with(&pivots, &b, LuSolveOptions::new().adjoint(true))?;
+        let (lu, pivots) = linalg::lu_factor(&x)?;
+        let y = linalg::lu_solve_with(&lu, &pivots, &b, LuSolveOptions::new().adjoint(true))?;
         close(&x.adjoint()?.matmul(&y)?, &b, "Aᴴ X")
     })
 }
@@ -83,10 +84,10 @@ fn triangles_are_solved_from_both_sides() -> Result<()> {
         let x = x.add(&identity(n, &x)?.mul(2.0)?)?;
         let b = normal(&[n, 7], 2)?;
         for (a, upper) in [(x.tril(0)?, false), (x.triu(0)?, true)] {
-            close(&a.matmul(&x.linalg_solve_triangular(&b, upper)?)?, &b, "a triangle")?;
-            // As it lies after a transpose.
+            close(&a.matmul(&linalg::solve_triangular(&x, &b, upper)?)?, &b, "a triangle")?;
+            // In the layout after a transpose.
             let turned = x.t()?.contiguous()?.t()?;
-            close(&a.matmul(&turned.linalg_solve_triangular(&b, upper)?)?, &b, "a triangle by columns")?;
+            close(&a.matmul(&linalg::solve_triangular(&turned, &b, upper)?)?, &b, "a triangle by columns")?;
         }
         Ok(())
     })
@@ -98,10 +99,10 @@ fn cholesky_factors_make_the_matrix() -> Result<()> {
         let x = normal(&[2, n, n], 1)?;
         let one = identity(n, &x)?;
         let a = x.matmul(&x.adjoint()?)?.div(n as f64)?.add(&one)?;
-        let l = a.linalg_cholesky()?;
+        let l = linalg::cholesky(&a)?;
         close(&l.matmul(&l.adjoint()?)?, &a, "L Lᴴ")?;
         assert_eq!(distance(&l, &l.tril(0)?)?, 0.0);
-        let u = a.linalg_cholesky_with(CholeskyOptions::new().upper(true))?;
+        let u = linalg::cholesky_with(&a, CholeskyOptions::new().upper(true))?;
         close(&u, &l.adjoint()?, "U")
     })
 }
@@ -112,7 +113,7 @@ fn qr_factors_make_the_matrix() -> Result<()> {
         for shape in [[n, n], [n, n / 2 + 1], [n / 2 + 1, n]] {
             let x = normal(&shape, 1)?;
             for mode in [QrMode::Reduced, QrMode::Complete] {
-                let (q, r) = x.linalg_qr_with(mode)?;
+                let (q, r) = linalg::qr_with(&x, mode)?;
                 orthonormal(&q, "Q")?;
                 close(&q.matmul(&r)?, &x, "Q R")?;
                 assert_eq!(distance(&r, &r.triu(0)?)?, 0.0);
@@ -127,10 +128,10 @@ fn eigenvectors_are_orthonormal_and_make_the_matrix() -> Result<()> {
     each(|n, normal| {
         let x = normal(&[n, n], 1)?;
         let a = x.add(&x.adjoint()?)?.div((n as f64).sqrt())?;
-        let (w, v) = a.linalg_eigh()?;
+        let (w, v) = linalg::eigh(&a)?;
         orthonormal(&v, "V")?;
         close(&v.mul(&w)?.matmul(&v.adjoint()?)?, &a, "V W Vᴴ")?;
-        close(&a.linalg_eigvalsh()?, &w, "eigenvalues alone")?;
+        close(&linalg::eigvalsh(&a)?, &w, "eigenvalues alone")?;
         let values = w.to_dtype(DType::F64)?.to_vec::<f64>()?;
         assert!(values.is_sorted(), "{values:?}");
         Ok(())
@@ -146,11 +147,11 @@ fn singular_vectors_are_orthonormal_and_make_the_matrix() -> Result<()> {
             orthonormal(&u, "U")?;
             orthonormal(&v, "V")?;
             close(&u.mul(&s)?.matmul(&v.adjoint()?)?, &x, "U S Vᴴ")?;
-            close(&x.linalg_svdvals()?, &s, "singular values alone")?;
+            close(&linalg::svdvals(&x)?, &s, "singular values alone")?;
             let values = s.to_dtype(DType::F64)?.to_vec::<f64>()?;
             assert!(values.iter().rev().is_sorted(), "{values:?}");
             assert!(values.iter().all(|&s| s >= 0.0));
-            let (u, _, vh) = x.linalg_svd()?;
+            let (u, _, vh) = linalg::svd(&x)?;
             assert_eq!((u.shape(), vh.shape()), (&[shape[0]; 2][..], &[shape[1]; 2][..]));
             orthonormal(&u, "full U")?;
             orthonormal(&vh.adjoint()?, "full V")?;
@@ -163,13 +164,13 @@ fn singular_vectors_are_orthonormal_and_make_the_matrix() -> Result<()> {
 fn eigenvectors_of_general_matrices_are_their_own_multiples() -> Result<()> {
     each(|n, normal| {
         let a = normal(&[2, n, n], 1)?.div((n as f64).sqrt())?;
-        let (w, v) = a.linalg_eig()?;
+        let (w, v) = linalg::eig(&a)?;
         close(&a.to_dtype(w.dtype())?.matmul(&v)?, &v.mul(&w.unsqueeze(-2)?)?, "A V")?;
         let lengths = v.abs()?.square()?.sum(-2)?;
         close(&lengths, &lengths.ones_like()?, "lengths")?;
-        close(&a.linalg_eigvals()?, &w, "eigenvalues alone")?;
+        close(&linalg::eigvals(&a)?, &w, "eigenvalues alone")?;
         if !a.dtype().is_complex() {
-            // Pairs are exactly that, and so are real eigenvalues.
+            // Conjugate pairs are exact, and real eigenvalues have imaginary part 0.
             let (re, im) = (w.real()?.to_dtype(DType::F64)?, w.imag()?.to_dtype(DType::F64)?);
             let (re, im) = (re.to_vec::<f64>()?, im.to_vec::<f64>()?);
             let pair = |k: usize| re[k] == re[k + 1] && im[k] == -im[k + 1];
@@ -190,8 +191,8 @@ fn ldl_factors_solve_what_they_came_from() -> Result<()> {
             let other = if hermitian { x.adjoint()? } else { x.transpose(-2, -1)? };
             let a = x.add(&other)?.add(&identity(n, &x)?.mul(0.5)?)?;
             let options = LdlOptions::new().hermitian(hermitian);
-            let (ld, pivots) = a.linalg_ldl_factor_with(&options)?;
-            let y = ld.linalg_ldl_solve_with(&pivots, &b, &options)?;
+            let (ld, pivots) = linalg::ldl_factor_with(&a, &options)?;
+            let y = linalg::ldl_solve_with(&ld, &pivots, &b, &options)?;
             let size = y.abs()?.max(..)?.to_dtype(DType::F64)?.item::<f64>()?.max(1.0);
             close(&a.matmul(&y)?.div(10.0 * size)?, &b.div(10.0 * size)?, "A X")?;
         }
@@ -222,19 +223,19 @@ fn unusual_matrices_are_decomposed_as_well() -> Result<()> {
     ];
     for (x, scale) in all {
         let symmetric = x.add(&x.adjoint()?)?;
-        let (w, v) = symmetric.mul(scale)?.linalg_eigh()?;
+        let (w, v) = linalg::eigh(&symmetric.mul(scale)?)?;
         orthonormal(&v, "V")?;
         close(&v.mul(&w.div(scale)?)?.matmul(&v.adjoint()?)?, &symmetric, "V W Vᴴ")?;
         let (u, s, v) = x.mul(scale)?.svd()?;
         orthonormal(&u, "U")?;
         orthonormal(&v, "V")?;
         close(&u.mul(&s.div(scale)?)?.matmul(&v.adjoint()?)?, x, "U S Vᴴ")?;
-        let (w, v) = x.mul(scale)?.linalg_eig()?;
+        let (w, v) = linalg::eig(&x.mul(scale)?)?;
         let w = w.div(scale)?;
         close(&x.to_dtype(DType::C128)?.matmul(&v)?, &v.mul(&w)?, "A V")?;
-        close(&x.mul(scale)?.linalg_eigvals()?.div(scale)?, &w, "eigenvalues alone")?;
+        close(&linalg::eigvals(&x.mul(scale)?)?.div(scale)?, &w, "eigenvalues alone")?;
     }
-    assert_eq!(low.linalg_matrix_rank()?.item::<i64>()?, 3);
+    assert_eq!(linalg::matrix_rank(&low)?.item::<i64>()?, 3);
     Ok(())
 }
 
@@ -247,11 +248,11 @@ fn results_of_large_matrices_do_not_depend_on_the_number_of_threads() -> Result<
             with_num_threads(threads, || -> Result<Vec<Vec<Complex<f64>>>> {
                 let mut all = Vec::new();
                 for x in [a.clone(), a.narrow(0, 0, 1)?] {
-                    let (w, v) = x.linalg_eigh()?;
+                    let (w, v) = linalg::eigh(&x)?;
                     let (u, s, _) = x.svd()?;
-                    let (lu, _) = x.linalg_lu_factor()?;
-                    let (q, _) = x.linalg_qr()?;
-                    for y in [w, v, u, s, lu, q, x.linalg_cholesky()?, x.linalg_solve(&x)?] {
+                    let (lu, _) = linalg::lu_factor(&x)?;
+                    let (q, _) = linalg::qr(&x)?;
+                    for y in [w, v, u, s, lu, q, linalg::cholesky(&x)?, linalg::solve(&x, &x)?] {
                         all.push(y.to_dtype(DType::C128)?.to_vec()?);
                     }
                 }
@@ -263,7 +264,7 @@ fn results_of_large_matrices_do_not_depend_on_the_number_of_threads() -> Result<
     Ok(())
 }
 
-/// The derivative by vectors where values are the same is refused; by values it is right.
+/// With equal eigenvalues or singular values the derivative of vectors is refused, and that of values is correct.
 #[test]
 fn derivatives_that_do_not_exist_are_refused() -> Result<()> {
     let x = Tensor::eye(3)?.to_dtype(DType::F64)?.requires_grad_(true)?;
@@ -274,18 +275,18 @@ fn derivatives_that_do_not_exist_are_refused() -> Result<()> {
         assert!(error.is_some_and(|e| e.kind() == ErrorKind::Graph) && message.contains(words), "{message:?}");
         Ok::<(), cotangent::Error>(())
     };
-    refused(x.linalg_eig()?.1.real()?, "two of the values are the same")?;
-    refused(x.linalg_eigh()?.1, "two of the values are the same")?;
-    refused(x.linalg_svd()?.0, "two of the values are the same")?;
+    refused(linalg::eig(&x)?.1.real()?, "two of the values are the same")?;
+    refused(linalg::eigh(&x)?.1, "two of the values are the same")?;
+    refused(linalg::svd(&x)?.0, "two of the values are the same")?;
     refused(x.svd()?.2, "two of the values are the same")?;
-    let values = x.linalg_eigvalsh()?.sum(..)?.add(&x.linalg_svdvals()?.sum(..)?)?;
+    let values = linalg::eigvalsh(&x)?.sum(..)?.add(&linalg::svdvals(&x)?.sum(..)?)?;
     let found = grad(&values, &[&x])?.remove(0).map(|g| g.to_vec::<f64>()).transpose()?;
     assert_eq!(found, Some(vec![2.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 2.0]));
     let tall = Tensor::ones_with([4, 2], DType::F64)?.requires_grad_(true)?;
-    for y in [tall.linalg_svd()?.0, tall.linalg_qr_with(QrMode::Complete)?.0] {
+    for y in [linalg::svd(&tall)?.0, linalg::qr_with(&tall, QrMode::Complete)?.0] {
         assert!(grad(&y.sum(..)?, &[&tall]).is_err_and(|e| e.kind() == ErrorKind::Graph));
     }
-    let reduced = tall.linalg_svd_with(SvdOptions::new().full_matrices(false))?.0;
+    let reduced = linalg::svd_with(&tall, SvdOptions::new().full_matrices(false))?.0;
     assert!(grad(&reduced.sum(..)?, &[&tall]).is_err(), "a singular value of {tall} is zero");
     Ok(())
 }
@@ -309,7 +310,7 @@ fn determinants_of_singular_matrices_have_derivatives() -> Result<()> {
     Ok(())
 }
 
-/// The ranks of others in a batch do not matter: what is regular beside a matrix of zeros has the derivative that it has alone.
+/// Matrices in a batch are independent: a regular matrix next to a zero matrix has the same derivative as alone.
 #[test]
 fn determinants_of_a_batch_of_all_ranks_have_the_derivatives_of_each() -> Result<()> {
     let (n, missing) = (40, || cotangent::Error::new(ErrorKind::Graph, "test", "no gradient"));

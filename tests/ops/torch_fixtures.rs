@@ -43,7 +43,7 @@ fn all_cases() -> Fault<Vec<(&'static Op, Value)>> {
     paths.iter().map(with_op).collect()
 }
 
-/// How an input lies in memory; its values are the same in all.
+/// The layout of an input; the values are the same in all layouts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Arrangement {
     /// Row-major from the start of its storage.
@@ -71,7 +71,7 @@ impl Arrangement {
     }
 }
 
-/// The tensors of a case that gradients are asked for, in the order of the parameters.
+/// The tensors of a case that require gradients, in the order of the parameters.
 struct Leaves<'a> {
     grads: std::slice::Iter<'a, Value>,
     arrangement: Arrangement,
@@ -111,7 +111,7 @@ fn says(what: &'static str) -> impl Fn(cotangent::Error) -> String {
     move |error| format!("{what}: {error}")
 }
 
-/// Runs one case; what it says is the first thing that is wrong with it.
+/// Runs one case; returns its first failure.
 fn check(op: &'static Op, case: &Value, arrangement: Arrangement) -> Fault {
     let mut leaves = Leaves { grads: list(&case["grad"]).iter(), arrangement, all: Vec::new() };
     let args = leaves.bind(op, &case["args"], None).map_err(says("arguments"))?;
@@ -198,7 +198,7 @@ fn named_cases(file: &str) -> Fault<Vec<(&'static Op, Value)>> {
     Ok(cases)
 }
 
-/// Runs one case, and looks at those elements of its gradients alone that are no NaN in PyTorch.
+/// Runs one case, and compares only those elements of its gradients that are not NaN in PyTorch.
 fn check_known_gradients(op: &'static Op, case: &Value) -> Fault {
     let mut leaves = Leaves { grads: list(&case["grad"]).iter(), arrangement: Arrangement::Plain, all: Vec::new() };
     let args = leaves.bind(op, &case["args"], None).map_err(says("arguments"))?;
@@ -244,7 +244,7 @@ fn same_layout(got: &Tensor, want: &Value) -> Fault {
     Ok(())
 }
 
-/// What is wrong with the cases; a panic is one fault among others.
+/// The failures of the cases; a panic counts as a failure.
 fn faults(op: &str, cases: &Value, arrangement: Arrangement, check: impl Fn(&Value) -> Fault) -> Vec<String> {
     let mut faults = Vec::new();
     for (number, case) in list(&cases["cases"]).iter().enumerate() {
@@ -273,8 +273,8 @@ fn every_op_agrees_with_pytorch() -> Fault {
     Ok(())
 }
 
-/// An infinite cotangent of one element is not multiplied by the 0 of another. Where PyTorch's gradient is NaN there is nothing to
-/// compare with.
+/// An infinite cotangent of one element is not multiplied by the 0 of another. Elements whose gradient is NaN in PyTorch are not
+/// compared.
 #[test]
 fn gradients_of_infinite_cotangents_are_those_of_pytorch() -> Fault {
     let cases = named_cases("infinite_cotangents.json")?;
@@ -318,7 +318,7 @@ fn results_do_not_depend_on_the_layout_of_the_inputs() -> Fault {
     Ok(())
 }
 
-/// Random numbers are drawn in an order of our own.
+/// Random numbers are drawn in another order than in PyTorch.
 #[test]
 fn every_op_has_a_fixture() -> Fault {
     let cases = all_cases()?;
@@ -329,8 +329,8 @@ fn every_op_has_a_fixture() -> Fault {
     Ok(())
 }
 
-/// The dtype of `a + b`, for every pair of dtypes that PyTorch can add. A 0-d tensor counts like any other, as in the
-/// array API; PyTorch's rule that it does not widen the other's dtype is not taken over.
+/// The dtype of `a + b`, for every pair of dtypes that PyTorch can add. A 0-d tensor is treated like any other, as in the array
+/// API, and not as in PyTorch, where it does not widen the other dtype.
 #[test]
 fn promotion_agrees_with_pytorch() {
     let tables = parse(include_str!("../fixtures/promotion.json"));

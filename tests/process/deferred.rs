@@ -1,10 +1,11 @@
-//! Large elementwise operations are deferred and computed together. Nobody should be able to tell, but for the time and
-//! the memory that it takes.
+//! Large elementwise operations are deferred and computed together. This must only affect time and memory.
 
 use crate::alone;
 use crate::checks::both;
 use cotangent::autograd::no_grad;
-use cotangent::{DType, Device, ErrorKind, Generator, Result, Scalar, Tensor, keepdim, memory, with_num_threads};
+use cotangent::{
+    DType, Device, ErrorKind, Generator, Result, Scalar, Tensor, keepdim, memory, settings::with_num_threads,
+};
 
 /// Elements that are certainly deferred, in an awkward number: not a multiple of any tile, piece or vector.
 const ROWS: usize = 181;
@@ -91,7 +92,7 @@ fn operands_of_all_layouts_and_types_are_read_where_they_lie() -> Result<()> {
     let column = Generator::seed(4).randn([ROWS, 1])?;
     let number = Tensor::new(1.5_f32)?;
     let whole = Generator::seed(5).randn([ROWS, COLUMNS * 2 + 1])?;
-    let stepped = whole.slice(1, cotangent::Slice::from(1..).step(2))?;
+    let stepped = whole.slice(1, cotangent::arguments::Slice::from(1..).step(2))?;
     let integers = Tensor::arange(0, (ROWS * COLUMNS) as i64)?.reshape([ROWS, COLUMNS])?;
     let bools = x.gt(0.0)?;
     let halves = random(6, DType::F16)?;
@@ -119,7 +120,7 @@ fn views_of_what_is_pending_show_its_values() -> Result<()> {
     let x = random(1, DType::F32)?;
     let y = x.exp()?;
     let (transposed, part, flat) = (y.t()?, y.narrow(0, 5, 7)?, y.reshape([ROWS * COLUMNS])?);
-    // As many elements, in another order: not to be computed together.
+    // The same number of elements in another order: not computed together.
     let (doubled, back_to_front) = (transposed.mul(2.0)?, x.exp()?.flip([0, 1])?.mul(2.0)?);
     let spread = y.unsqueeze(0)?.expand([2, ROWS, COLUMNS])?.mul(2.0)?;
     let want = piece_by_piece(|x| x[0].exp(), &[x])?;
@@ -146,13 +147,13 @@ fn what_nobody_reads_takes_no_memory_and_nothing_is_computed_more_than_twice() -
     // The peak may be counted a little high.
     assert!(memory::stats(Device::Cpu)?.peak() < before + one + 1024);
     drop(y);
-    // Nor what is held and not read, as temporaries are to the end of their statement.
+    // Nor is a result that is held but not read, as temporaries are to the end of their statement.
     let taken = |y: Tensor| -> Result<usize> {
         y.compute()?;
         Ok(in_use()? - before)
     };
     assert_eq!(taken(x.exp()?.add(&x)?.sqrt()?)?, one);
-    // A result between that comes by a second time is written on the way.
+    // An intermediate result that is computed a second time is written.
     let between = x.exp()?;
     let y = between.add(&x)?.sqrt()?;
     y.compute()?;
@@ -164,7 +165,7 @@ fn what_nobody_reads_takes_no_memory_and_nothing_is_computed_more_than_twice() -
     assert_eq!(in_use()?, before + 3 * one);
     assert!(between.equal(&piece_by_piece(|x| x[0].exp(), std::slice::from_ref(&x))?)?);
     drop((between, y, z));
-    // One that nobody else keeps the operands of is written at once, instead of keeping two where one is enough.
+    // A result whose operands have no other handles is written at once, instead of keeping two tensors alive for one.
     let between = random(2, DType::F32)?.mul(&random(3, DType::F32)?)?;
     let y = between.exp()?;
     y.compute()?;
@@ -176,7 +177,7 @@ fn what_nobody_reads_takes_no_memory_and_nothing_is_computed_more_than_twice() -
     y.compute()?;
     assert_eq!(in_use()?, before + 2 * one, "the exponentials, and their negatives");
     drop((y, leaf));
-    // Never asked for.
+    // Never read.
     drop(x.exp()?.log()?);
     assert_eq!(in_use()?, before);
     Ok(())
@@ -204,7 +205,7 @@ fn a_sum_of_what_is_pending_takes_no_memory_for_it_unless_it_is_read_again() -> 
         let peak = peak_of(sum)?;
         assert!(peak < small, "{what}: {peak} bytes");
     }
-    // A gradient that goes on to one tensor as it is, and to another as a sum, is written while it is summed.
+    // A gradient that is passed on unchanged to one tensor, and as a sum to another, is written while it is summed.
     let (x, b) = (x.requires_grad_(true)?, b.requires_grad_(true)?);
     let peak = peak_of(&|| {
         x.add(&b)?.sigmoid()?.sum(..)?.backward()?;
@@ -261,7 +262,7 @@ fn chains_keep_a_bounded_number_of_operands_alive() -> Result<()> {
     let peak = memory::stats(Device::Cpu)?.peak() - before;
     // Four operands, the result, and what the generator needs for the next one.
     assert!(peak <= 8 * one, "{} tensors at the peak", peak as f64 / one as f64);
-    // Ten thousand operations without being asked once: no memory, and no deep recursion when they go.
+    // Ten thousand operations that are never read: no memory, and no deep recursion when they are dropped.
     let x = fresh(1)?;
     let mut y = x.clone();
     for _ in 0..10_000 {

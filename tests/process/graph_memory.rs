@@ -8,7 +8,7 @@ fn in_use() -> Result<usize> {
     Ok(memory::stats(Device::Cpu)?.current())
 }
 
-/// What `f` had in use at most, beyond what was in use before.
+/// The peak memory of `f`, beyond what was in use before.
 fn peak<R>(f: impl FnOnce() -> Result<R>) -> Result<(R, usize)> {
     let before = in_use()?;
     memory::reset_peak(Device::Cpu)?;
@@ -29,7 +29,7 @@ fn operations_keep_exactly_what_their_gradients_need() -> Result<()> {
     let _alone = alone();
     let (x, w, c) = (matrix(1)?.requires_grad_(true)?, matrix(2)?.requires_grad_(true)?, matrix(3)?);
     type Case<'a> = (&'a str, Box<dyn Fn() -> Result<Tensor> + 'a>, usize);
-    // What is kept beyond the leaves, the constant and the result itself: (x + x) makes a tensor of its own.
+    // What is saved in addition to the leaves, the constant and the result: (x + x) makes a new tensor.
     let h = || x.add(&x);
     let cases: Vec<Case> = vec![
         ("add", Box::new(|| h()?.add(&w)), 0),
@@ -113,7 +113,7 @@ fn everything_is_given_back() -> Result<()> {
     drop(y);
     x.zero_grad();
     assert_eq!(in_use()?, before);
-    // Retained, and dropped without a pass, and with a recorded one.
+    // Retained, dropped without a pass, and with a recorded pass.
     let y = chain(&x, 10)?;
     y.backward_with(BackwardOptions::new().gradient(&cotangent).retain_graph(true))?;
     assert_eq!(in_use()?, before + 11 * MIB);
@@ -240,7 +240,7 @@ fn ten_thousand_training_steps_in_flat_memory() -> Result<()> {
 #[test]
 fn the_gradient_of_logits_takes_their_place() -> Result<()> {
     let _alone = alone();
-    // Small buffers stay with their thread, and would be counted in other tests until it ends.
+    // Small buffers are cached by their thread, and would be counted in other tests until it ends.
     std::thread::spawn(gradients_of_logits).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
@@ -251,10 +251,10 @@ fn gradients_of_logits() -> Result<()> {
     let loss = |logits: &Tensor| logits.cross_entropy(&target);
     let once = loss(&x.matmul(&w)?)?;
     let ((), taken) = peak(|| once.backward())?;
-    // The gradients of x and w take MIB / 8 each. Each thread that takes part in a product packs blocks of its own, so that
-    // the rest depends on the scheduler. A second tensor of the logits' size would be a MIB on top.
+    // The gradients of x and w take MIB / 8 each. Each thread of a product packs its own blocks, so the rest depends on the
+    // scheduler. A second tensor of the logits' size would be a MIB on top.
     assert!((MIB / 4..MIB).contains(&taken), "{taken} bytes beside the logits");
-    // But not where they are needed again, or somebody holds them.
+    // But not if they are needed again, or held elsewhere.
     let again = loss(&x.matmul(&w)?)?;
     let (_, taken) = peak(|| grad_with(&again, &[&x], GradOptions::new().retain_graph(true)))?;
     assert!(taken >= MIB);

@@ -1,4 +1,4 @@
-//! Broken and hostile files: an error or a value, never a panic, and no memory that the file has no bytes for.
+//! Broken and malicious files: an error or a value, never a panic, and no allocation larger than the file justifies.
 //!
 //! `COTANGENT_FUZZ_SEED` takes other cases, `COTANGENT_FUZZ_FILES` more of them. A failure names both.
 
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 type Outcome = std::result::Result<(), Box<dyn std::error::Error>>;
 
-/// Runs something, and gives the largest request for memory: of the allocator, and of tensors.
+/// Runs `f`, and returns the largest allocation: of the Rust allocator, and of tensors.
 fn watched<R>(f: impl FnOnce() -> R) -> Result<(R, usize)> {
     let before = memory::stats(Device::Cpu)?.current();
     memory::reset_peak(Device::Cpu)?;
@@ -29,7 +29,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> std::io::Result<Folder> {
-        // In memory where there is such a folder: thousands of small files are written.
+        // In a memory file system if there is one: thousands of small files are written.
         let shm = Path::new("/dev/shm");
         let place = if shm.is_dir() { shm.to_path_buf() } else { std::env::temp_dir() };
         let path = place.join(format!("cotangent-fuzz-{name}-{}", std::process::id()));
@@ -48,7 +48,7 @@ impl Drop for Folder {
     }
 }
 
-/// Loads a file as what its name says.
+/// Loads a file by its extension.
 fn load(path: &Path) -> Result<StateDict> {
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("npy") => npy::load(path).map(|x| StateDict::from_iter([("x", x)])),
@@ -100,7 +100,7 @@ fn files(folder: &Folder) -> std::result::Result<Vec<(String, Vec<u8>)>, Box<dyn
     Ok(files)
 }
 
-/// A number that sizes go wrong with.
+/// A critical size.
 fn awkward(dice: &mut Dice, length: usize) -> u64 {
     let near = [0, 1, 1 << 31, 1 << 32, 1 << 40, 1 << 61, 1 << 63, u64::MAX, length as u64];
     dice.choose(&near).wrapping_add(dice.below(5) as u64).wrapping_sub(2)
@@ -163,7 +163,7 @@ fn broken_files_are_errors_and_take_no_memory() -> Outcome {
         let (name, original) = &originals[dice.below(originals.len())];
         let mut bytes = original.clone();
         if dice.percent(5) {
-            // Nothing but its beginning is left.
+            // Only its beginning is left.
             let keep = dice.below(bytes.len().min(64));
             let more = dice.below(300);
             bytes.truncate(keep);
@@ -280,25 +280,25 @@ fn pickles_that_would_grow_are_refused() -> Outcome {
         (deep, "64 deep"),
         (itself, "64 deep"),
         (call, "os.system"),
-        ([b"\x80\x02", &many[..]].concat(), "2097152 objects are too many"),
+        ([b"\x80\x02", &many[..]].concat(), "fewer than 2097152 objects"),
         (b"\x80\x02\x8a\xff".to_vec(), "255 bytes should follow"),
-        ([&b"\x80\x02\x8a\x20"[..], &[1; 32], b"."].concat(), "an integer of 32 bytes"),
+        ([&b"\x80\x02\x8a\x20"[..], &[1; 32], b"."].concat(), "at most 16 bytes, got 32"),
         (b"\x80\x02X\xff\xff\xff\xffabc.".to_vec(), "4294967295 bytes should follow"),
         (b"\x80\x02\x8d\xff\xff\xff\xff\xff\xff\xff\xffabc.".to_vec(), "bytes should follow"),
-        (b"\x80\x02h\x05.".to_vec(), "nothing is remembered under 5"),
+        (b"\x80\x02h\x05.".to_vec(), "memo has no entry 5"),
         (b"\x80\x02)R.".to_vec(), "the stack is empty"),
         (b"\x80\x02(0.".to_vec(), "the stack is empty"),
         (b"\x80\x02u.".to_vec(), "a mark is missing"),
         (b"\x80\x02}(K\x01u.".to_vec(), "a key without a value"),
-        (b"\x80\x02}}Ns.".to_vec(), "neither text nor a number"),
+        (b"\x80\x02}}Ns.".to_vec(), "must be text or numbers"),
         (b"\x80\x02I1\n.".to_vec(), "instruction 0x49"),
-        (named(tensor(0, &[1 << 40], &[1])), "are not in 4 elements"),
-        (named(tensor(5, &[1], &[1])), "are not in 4 elements"),
-        (named(tensor(0, &[u64::MAX], &[1])), "something else where a size should be"),
+        (named(tensor(0, &[1 << 40], &[1])), "must fit in a storage of 4 elements"),
+        (named(tensor(5, &[1], &[1])), "must fit in a storage of 4 elements"),
+        (named(tensor(0, &[u64::MAX], &[1])), "expected a size"),
         (named(tensor(0, &[HUGE, HUGE], &[1, 1])), "9223372036854775807"),
-        (named(tensor(0, &[2, 2], &[HUGE, HUGE])), "are not in 4 elements"),
+        (named(tensor(0, &[2, 2], &[HUGE, HUGE])), "must fit in a storage of 4 elements"),
         (named(tensor(0, &[2, 2], &[1])), "2 sizes and 1 strides"),
-        (named(tensor(0, &[1; 65], &[1; 65])), "65 dimensions"),
+        (named(tensor(0, &[1; 65], &[1; 65])), "at most 64 dimensions, got 65"),
     ];
     for (pickle, part) in cases {
         let refused = told(&folder, "x.pt", &with_pickle(&pickle, 16))?.err().unwrap_or_default();
@@ -322,7 +322,7 @@ fn archives_that_lie_are_refused() -> Outcome {
     let size = array.len() as u32;
     let good = archive(&[("x.npy", &array, size)]);
     // The checksum is not right in archives of this test.
-    assert!(told(&folder, "x.npz", &good)?.is_err_and(|e| e.contains("its checksum is")));
+    assert!(told(&folder, "x.npz", &good)?.is_err_and(|e| e.contains("expected checksum")));
     let twice = archive(&[("x.npy", &array, size), ("x.npy", &array, size)]);
     let longer = archive(&[("x.npy", &array, size + 1)]);
     let mut deflated = archive(&[("x.npy", &array, 1 << 30)]);
@@ -341,14 +341,14 @@ fn archives_that_lie_are_refused() -> Outcome {
     let mut start = good.clone();
     start[end + 16..end + 20].fill(0xfe);
     for (bytes, part) in [
-        (&twice, "x.npy is twice"),
-        (&longer, "stored as they are"),
+        (&twice, "archive has x.npy twice"),
+        (&longer, "stored entry"),
         (&deflated, "cannot be deflated to"),
-        (&overlapping, "x.npy and y.npy overlap"),
+        (&overlapping, "entries x.npy and y.npy overlap"),
         (&encrypted, "encrypted"),
-        (&count, "65535 entries are not in"),
-        (&start, "is not in an archive of"),
-        (&good[..good.len() - 30].to_vec(), "no zip archive"),
+        (&count, "65535 entries do not fit"),
+        (&start, "does not fit in an archive of"),
+        (&good[..good.len() - 30].to_vec(), "not a zip archive"),
     ] {
         let refused = told(&folder, "x.npz", bytes)?.err().unwrap_or_default();
         assert!(refused.starts_with("npz::load: ") && refused.contains(part), "{part} is not in {refused}");
@@ -371,7 +371,7 @@ fn archives_that_lie_are_refused() -> Outcome {
         fs::write(&path, &file)?;
         let (result, most) = watched(|| npz::load(&path))?;
         let refused = result.map_or_else(|error| error.to_string(), |_| "no error".to_string());
-        assert!(refused.contains("24 bytes, and") || refused.contains("it should have"), "{refused}");
+        assert!(refused.contains("expected 24 bytes") || refused.contains("expected 67108863 bytes"), "{refused}");
         assert!(most < 4 << 20, "{most} bytes for a file of {}", file.len());
     }
     Ok(())
@@ -392,23 +392,23 @@ fn arrays_that_lie_are_refused() -> Outcome {
     let many = format!("({})", "1, ".repeat(65));
     for (bytes, part) in [
         (b"\x93NUM".to_vec(), "4 bytes are too few"),
-        (b"\x93NUMPX\x01\0\0\0".to_vec(), "no array of NumPy"),
+        (b"\x93NUMPX\x01\0\0\0".to_vec(), "not a .npy file"),
         (b"\x93NUMPY\x07\0\0\0\0\0".to_vec(), "version 7"),
-        (b"\x93NUMPY\x01\0\xff\xff{".to_vec(), "a header of 65535 bytes"),
-        (b"\x93NUMPY\x02\0\xff\xff\xff\xff{".to_vec(), "a header of 4294967295 bytes"),
-        (file(&header("'<f4'", "(1099511627776,)"), 8), "4398046511104 bytes, and 8 are there"),
+        (b"\x93NUMPY\x01\0\xff\xff{".to_vec(), "65536 bytes, got 65535"),
+        (b"\x93NUMPY\x02\0\xff\xff\xff\xff{".to_vec(), "65536 bytes, got 4294967295"),
+        (file(&header("'<f4'", "(1099511627776,)"), 8), "expected 4398046511104 bytes"),
         (file(&header("'<f4'", "(4294967296, 4294967296, 0)"), 0), "more bytes than can be addressed"),
-        (file(&header("'<f4'", "(18446744073709551616,)"), 0), "no size: 18446744073709551616"),
-        (file(&header("'<f4'", "(-1,)"), 0), "no size: -1"),
-        (file(&header("'<f4'", &many), 4), "more than 64 dimensions"),
-        (file(&header("'<f4'", "(1"), 4), "no size: }"),
-        (file(&header("'<f4'", "(1,)"), 5), "4 bytes, and 5 are there"),
-        (file(&header("'|b1'", "(1,)"), 1), "a bool is 0 or 1, not 2"),
-        (file(&header("'<V2'", "(1,)"), 2), "no dtype for NumPy's <V2"),
-        (file(&header("'\x1b[2J'", "(1,)"), 2), "NumPy's \\u{1b}[2J"),
-        (file(&header("'é'", "(1,)"), 2), "NumPy's é"),
+        (file(&header("'<f4'", "(18446744073709551616,)"), 0), "expected a size, got 18446744073709551616"),
+        (file(&header("'<f4'", "(-1,)"), 0), "expected a size, got -1"),
+        (file(&header("'<f4'", &many), 4), "at most 64 dimensions"),
+        (file(&header("'<f4'", "(1"), 4), "expected a size, got }"),
+        (file(&header("'<f4'", "(1,)"), 5), "expected 4 bytes"),
+        (file(&header("'|b1'", "(1,)"), 1), "a bool must be 0 or 1, got 2"),
+        (file(&header("'<V2'", "(1,)"), 2), "NumPy dtype <V2 is not supported"),
+        (file(&header("'\x1b[2J'", "(1,)"), 2), "NumPy dtype \\u{1b}[2J"),
+        (file(&header("'é'", "(1,)"), 2), "NumPy dtype é"),
         (file("{'descr': '<f4', 'shape': (1,)}", 4), "is missing"),
-        (file("{'descr': '<f4', 'shape': (1,), 'fortran_order': Maybe}", 4), "neither True nor False"),
+        (file("{'descr': '<f4', 'shape': (1,), 'fortran_order': Maybe}", 4), "expected True or False"),
         (file("{'descr': '<f4', 'shape': (1,), 'fortran_order': True, 'x': 1}", 4), "unexpected x"),
         (file("{'descr': '<f4', 'shape': (1,), 'fortran_order': True} + 1", 4), "unexpected"),
         (file("{'descr", 4), "a quote is missing"),
@@ -443,26 +443,26 @@ fn gguf_files_that_lie_are_refused() -> Outcome {
     let aligned = [text("general.alignment"), 4_u32.to_le_bytes().to_vec(), 3_u32.to_le_bytes().to_vec()].concat();
     for (bytes, part) in [
         (b"GGUF\0\0\0\x03".to_vec(), "big-endian"),
-        (b"GGUF\x01\0\0\0".to_vec(), "version 1"),
-        (start(u64::MAX, 0), "bytes are missing"),
-        (start(0, u64::MAX), "bytes are missing"),
-        ([start(0, 1), u64::MAX.to_le_bytes().to_vec()].concat(), "bytes are missing"),
-        ([start(0, 1), pair(9, &list(0, u64::MAX))].concat(), "key: a list of 18446744073709551615 values"),
-        ([start(0, 1), pair(9, &nested)].concat(), "more than 4 deep"),
-        ([start(0, 1), pair(13, &[])].concat(), "no value of kind 13"),
-        ([start(0, 1), pair(7, &[2])].concat(), "a bool is 0 or 1, not 2"),
-        ([start(0, 2), pair(0, &[2]), pair(0, &[2])].concat(), "key is twice"),
-        ([start(0, 1), aligned].concat(), "general.alignment is 3"),
-        (file(&[entry("x", &[1; 9], 0, 0)]), "x: 9 dimensions"),
+        (b"GGUF\x01\0\0\0".to_vec(), "version must be 2 or 3, got 1"),
+        (start(u64::MAX, 0), "more bytes, "),
+        (start(0, u64::MAX), "more bytes, "),
+        ([start(0, 1), u64::MAX.to_le_bytes().to_vec()].concat(), "more bytes, "),
+        ([start(0, 1), pair(9, &list(0, u64::MAX))].concat(), "key: list of 18446744073709551615 values"),
+        ([start(0, 1), pair(9, &nested)].concat(), "at most 4 deep"),
+        ([start(0, 1), pair(13, &[])].concat(), "unknown type of value 13"),
+        ([start(0, 1), pair(7, &[2])].concat(), "bool must be 0 or 1, got 2"),
+        ([start(0, 2), pair(0, &[2]), pair(0, &[2])].concat(), "metadata has key twice"),
+        ([start(0, 1), aligned].concat(), "at most 2^20, got 3"),
+        (file(&[entry("x", &[1; 9], 0, 0)]), "x: rank must be at most 8, got 9"),
         (file(&[entry("x", &[u64::MAX, u64::MAX], 0, 0)]), "x: "),
-        (file(&[entry("x", &[1 << 40], 0, 0)]), "x: its 4398046511104 bytes"),
+        (file(&[entry("x", &[1 << 40], 0, 0)]), "x: 4398046511104 bytes"),
         (file(&[entry("x", &[1 << 62, 1 << 62, 0], 0, 0)]), "x: "),
-        (file(&[entry("x", &[1], 0, u64::MAX - 31)]), "x: its 4 bytes"),
-        (file(&[entry("x", &[1], 0, 7)]), "x: its offset 7 is no multiple of 32"),
-        (file(&[entry("x", &[33], 2, 0)]), "x: rows of 33 elements are no blocks of 32"),
-        (file(&[entry("x", &[1], 19, 0)]), "x: its elements are stored in form 19"),
-        (file(&[entry("x", &[9], 0, 0), entry("y", &[1], 0, 32)]), "the bytes of x and y overlap"),
-        (file(&[entry("x", &[1], 0, 0), entry("x", &[1], 0, 32)]), "x is the name of two tensors"),
+        (file(&[entry("x", &[1], 0, u64::MAX - 31)]), "x: 4 bytes"),
+        (file(&[entry("x", &[1], 0, 7)]), "x: offset must be a multiple of 32, got 7"),
+        (file(&[entry("x", &[33], 2, 0)]), "x: last dimension must be a multiple of 32 for Q4_0, got 33"),
+        (file(&[entry("x", &[1], 19, 0)]), "x: ggml type 19"),
+        (file(&[entry("x", &[9], 0, 0), entry("y", &[1], 0, 32)]), "bytes of x and y overlap"),
+        (file(&[entry("x", &[1], 0, 0), entry("x", &[1], 0, 32)]), "two tensors are named x"),
     ] {
         let refused = told(&folder, "x.gguf", &bytes)?.err().unwrap_or_default();
         assert!(refused.starts_with("gguf::load: ") && refused.contains(part), "{part} is not in {refused}");

@@ -1,4 +1,4 @@
-//! What loaders hold.
+//! The memory of loaders.
 
 use crate::alone;
 use cotangent::data::{DataLoader, DataLoaderOptions, from_fn};

@@ -1,4 +1,4 @@
-//! What losses hold at most.
+//! The peak memory of losses.
 
 use crate::alone;
 use cotangent::{Device, Generator, Result, memory};

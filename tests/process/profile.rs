@@ -104,7 +104,7 @@ fn the_time_on_a_gpu_is_measured_there() -> Result<()> {
         loss.backward()?;
         loss.item::<f64>()
     };
-    // The first time compiles kernels.
+    // The first call compiles kernels.
     step()?;
     let (_, profile) = profile(step)?;
     println!("{profile}");

@@ -1,7 +1,7 @@
 //! The seed of draws in a program that does not set one.
 
 use crate::alone;
-use cotangent::rng_state;
+use cotangent::random::rng_state;
 use std::process::Command;
 
 /// In the child process of the test below, where this variable is set, it prints the seed.

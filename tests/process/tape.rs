@@ -1,4 +1,4 @@
-//! The tape: the graph as a value that one holds, marks and rewinds.
+//! The tape: the graph as an explicit value that can be marked and rewound.
 
 use crate::alone;
 use cotangent::autograd::{Tape, enable_grad, grad, no_grad};
@@ -9,13 +9,13 @@ fn constant<const N: usize>(numbers: [f64; N]) -> Result<Tensor> {
     Tensor::from_slice(&numbers, [N])
 }
 
-/// The message of a call that must fail, with all of `parts` in it. The error says on which line of these tests it was.
+/// Checks that a call fails, that the message contains all of `parts`, and that the error has a line of these tests.
 #[track_caller]
 fn refused<T>(result: Result<T>, parts: &[&str]) {
     let error = result.err();
-    let place = error.as_ref().and_then(Error::place).map_or_else(|| "nowhere".to_string(), ToString::to_string);
+    let location = error.as_ref().and_then(Error::location).map_or_else(|| "nowhere".to_string(), ToString::to_string);
     let message = error.map_or_else(|| "no error".to_string(), |error| error.to_string());
-    assert!(place.contains("tests/process/tape.rs"), "{message:?} is from {place}");
+    assert!(location.contains("tests/process/tape.rs"), "{message:?} is from {location}");
     for part in parts {
         assert!(message.contains(part), "{part:?} is not in the message {message:?}");
     }
@@ -25,7 +25,7 @@ fn in_use() -> Result<usize> {
     Ok(memory::stats(Device::Cpu)?.current())
 }
 
-/// The number of a tape in messages, which count up through the process.
+/// The number of a tape in messages.
 fn number(tape: &Tape) -> String {
     let message = tape.id(&Tensor::zeros(()).unwrap_or_else(|_| unreachable!())).err().map(|e| e.to_string());
     message.and_then(|m| m.rsplit("tape ").next().map(|n| format!("tape {n}"))).unwrap_or_default()
@@ -66,7 +66,7 @@ fn backward_gives_a_map_and_touches_nothing() -> Result<()> {
     assert_eq!((grads.len(), grads.is_empty()), (2, false));
     assert!(x.grad().is_none() && w.grad().is_none() && h.grad().is_none());
     assert_eq!(tape.len(), 6);
-    // The tape stays as it is: again, and from the middle.
+    // The tape is not changed: again, and from the middle.
     let again = tape.backward(&loss)?;
     for variable in [&x, &w] {
         let values =
@@ -75,7 +75,7 @@ fn backward_gives_a_map_and_touches_nothing() -> Result<()> {
     }
     let from_h = tape.backward_with(&h, &constant([1.0, 10.0])?)?;
     assert_eq!(from_h.get(&w)?.map(Tensor::to_vec::<f64>).transpose()?, Some(vec![1.0, 20.0]));
-    // Of a variable by itself.
+    // Of a variable with respect to itself.
     let grads = tape.backward(&unreached)?;
     assert_eq!(grads.get(&unreached)?.map(Tensor::to_vec::<f64>).transpose()?, Some(vec![1.0]));
     // Results are not variables.
@@ -93,7 +93,7 @@ fn backward_refuses_what_it_cannot_do() -> Result<()> {
     refused(tape.backward_with(&x, &Tensor::ones([2])?), &["backward", "f32", "f64"]);
     refused(tape.backward(&constant([1.0])?), &["backward", "not on tape"]);
     refused(tape.variable(&tensor!([1, 2])?), &["variable", "i64"]);
-    // The dynamic graph's way is refused, so that no gradient goes where nobody looks.
+    // `Tensor::backward` is refused, since its gradients would be stored in the variables.
     refused(x.sum(..)?.backward(), &["backward", "belongs to a tape"]);
     // Operations without a derivative are not recorded.
     refused(tape.backward(&x.gt(1.0)?.to_dtype(DType::F64)?.sum(..)?), &["backward", "not on tape"]);
@@ -107,7 +107,7 @@ fn tapes_and_the_dynamic_graph_do_not_mix() -> Result<()> {
     let (x, y) = (a.variable(&constant([1.0])?)?, b.variable(&constant([2.0])?)?);
     let (name_a, name_b) = (number(&a), number(&b));
     assert_ne!(name_a, name_b);
-    refused(x.mul(&y), &["mul", &name_a, &name_b, "mixed"]);
+    refused(x.mul(&y), &["mul", &name_a, &name_b, "one tape"]);
     refused(b.backward(&x.sum(..)?), &["backward", &name_a, &name_b]);
     refused(b.id(&x), &["id", &name_a, &name_b]);
     refused(a.backward(&x.sum(..)?)?.get(&y), &["gradients", &name_a, &name_b]);
@@ -197,7 +197,7 @@ fn marks_of_another_tape_and_stale_ones_are_refused() -> Result<()> {
     assert_eq!(a.len(), 2);
     a.pop_to(early)?;
     refused(a.pop_to(late), &["pop_to", "2", "earlier mark"]);
-    // Nor is it good again when the tape has grown past it: something else stands there.
+    // It does not become valid again when the tape has grown past it.
     let z = x.exp()?.exp()?;
     refused(a.pop_to(late), &["pop_to", "2", "earlier mark"]);
     assert!(a.id(&z).is_ok());

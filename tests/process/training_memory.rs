@@ -1,4 +1,4 @@
-//! What a long training holds.
+//! The memory of a long training.
 
 use crate::{LIVE, alone};
 use cotangent::data::{DataLoader, DataLoaderOptions};

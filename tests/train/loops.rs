@@ -1,4 +1,4 @@
-//! Training: metrics against scikit-learn's, logs as others read them, reports and profiles.
+//! Training: metrics against scikit-learn, logs in other readers, reports and profiles.
 
 use cotangent::nn::{Dropout, Forward, Linear, Module, Part, PartMut, ReLU, Sequential, Visit, Visitor};
 use cotangent::optim::{AdamW, Sgd};
@@ -12,7 +12,7 @@ use std::process::Command;
 
 use crate::json;
 
-/// A folder that goes with its guard.
+/// A folder that is removed when its guard is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -44,7 +44,7 @@ fn integers(values: &Value) -> Result<Tensor> {
     Tensor::from_vec(values, [n])
 }
 
-/// What a metric says after the batches of a case; twice, so that a reset forgets all.
+/// The value of a metric after the batches of a case; computed twice, to test the reset.
 fn over_batches(metric: &mut dyn Metric, case: &Value, prediction: &Tensor, target: &Tensor) -> Result<f64> {
     let mut first = None;
     for _ in 0..2 {
@@ -147,19 +147,24 @@ fn what_is_no_prediction_is_refused_and_counts_nothing() -> Result<()> {
         assert!(metric.compute().is_err(), "nothing was counted");
     };
     let (scores, classes) = (Tensor::zeros([3, 4])?, tensor!([0, 1, 2])?);
-    refused(&mut Accuracy::new(), &scores, &tensor!([0, 1])?, "[3, 4] do not fit targets of shape [2]");
-    refused(&mut Accuracy::new(), &scores, &tensor!([0.0, 1.0, 2.0])?, "which are integers");
-    refused(&mut Accuracy::new(), &scores, &tensor!([0, 1, 4])?, "target 2 is class 4, and there are 4");
-    refused(&mut Accuracy::new(), &tensor!([0.2, -3.0])?, &tensor!([0, 1])?, "-3 is no probability");
-    refused(&mut TopKAccuracy::new(5)?, &scores, &classes, "k is 5, and there are scores of 4");
-    refused(&mut Precision::new(3, Average::Macro)?, &scores, &classes, "scores of 4 classes for a metric of 3");
+    refused(&mut Accuracy::new(), &scores, &tensor!([0, 1])?, "got [3, 4] for targets [2]");
+    refused(&mut Accuracy::new(), &scores, &tensor!([0.0, 1.0, 2.0])?, "classes must be integers");
+    refused(&mut Accuracy::new(), &scores, &tensor!([0, 1, 4])?, "target 2 is class 4, out of range for 4");
+    refused(&mut Accuracy::new(), &tensor!([0.2, -3.0])?, &tensor!([0, 1])?, "must be probabilities, got -3");
+    refused(&mut TopKAccuracy::new(5)?, &scores, &classes, "k must be at most 4, the number of classes, got 5");
+    refused(&mut Precision::new(3, Average::Macro)?, &scores, &classes, "expected scores of 3 classes, got 4");
     refused(&mut F1::new(3, Average::Macro)?, &tensor!([0.1, 0.2, 0.3])?, &classes, "[n, 3, ..]");
     refused(&mut ConfusionMatrix::new(2)?, &tensor!([0, 1, 1])?, &classes, "target 2 is class 2");
-    refused(&mut RocAuc::one_vs_rest(4, Average::Macro)?, &scores, &classes, "no probabilities, they sum to 0");
+    refused(
+        &mut RocAuc::one_vs_rest(4, Average::Macro)?,
+        &scores,
+        &classes,
+        "must be probabilities, those of example 0 sum to 0",
+    );
     refused(&mut RocAuc::binary(), &tensor!([0.5, f32::NAN])?, &tensor!([0, 1])?, "score 1 is NaN");
     // Compared each with each this would be a number, too.
     refused(&mut MeanSquaredError::new(), &Tensor::zeros([3, 1])?, &Tensor::zeros([3])?, "[3, 1]");
-    refused(&mut R2Score::new(), &Tensor::zeros([1])?, &Tensor::zeros([1, 2])?, "both have the same");
+    refused(&mut R2Score::new(), &Tensor::zeros([1])?, &Tensor::zeros([1, 2])?, "must have the same shape");
     refused(&mut Perplexity::new(), &Tensor::zeros([2, 5, 7])?, &Tensor::zeros_with([2, 7], DType::I64)?, "vocabulary");
     for (classes, average) in [(0, Average::Macro), (usize::MAX, Average::Micro), (3, Average::Binary)] {
         assert!(Precision::new(classes, average).is_err());
@@ -167,7 +172,7 @@ fn what_is_no_prediction_is_refused_and_counts_nothing() -> Result<()> {
     assert!(ConfusionMatrix::new(usize::MAX).is_err() && RocAuc::one_vs_rest(1, Average::Macro).is_err());
     let mut one = RocAuc::binary();
     one.update(&tensor!([0.5, 0.25])?, &tensor!([1, 1])?)?;
-    assert!(one.compute().is_err_and(|error| error.to_string().contains("no example but those of class 1")));
+    assert!(one.compute().is_err_and(|error| error.to_string().contains("got only examples of it")));
     Ok(())
 }
 
@@ -228,7 +233,7 @@ fn jsonl_is_json_on_every_line() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The Python that has TensorBoard, if there is one: named, or the one of the path.
+/// The Python with TensorBoard, if there is one: from the environment variable, or from the path.
 fn python_with(package: &str, variable: &str) -> Option<String> {
     let python = std::env::var(variable).unwrap_or_else(|_| "python3".into());
     let there = Command::new(&python).args(["-c", &format!("import {package}")]).output();
@@ -375,7 +380,7 @@ fn validation_stops_early_and_keeps_the_best() -> Result<(), Box<dyn Error>> {
         let csv = folder.0.join("log.csv");
         let fit = Trainer::new(loss)
             .epochs(100)
-            // So small that nothing becomes better.
+            // So small that nothing improves.
             .lr(|_| 0.0)
             .validate(|| batches(0), |model, (x, y)| Ok((model.forward(x)?, y.clone())))
             .metric(Accuracy::new())
@@ -420,17 +425,14 @@ fn a_trainer_refuses_what_cannot_be_meant() -> Result<()> {
             assert!(error.contains(part), "{error:?} should say {part:?}");
             Result::Ok(())
         };
-        refused(Trainer::new(loss).accumulate(0), "accumulate is 0")?;
-        refused(Trainer::new(loss).save_every(1), "there is no folder")?;
-        refused(Trainer::new(loss).metric(Accuracy::new()), "nothing to measure")?;
-        refused(Trainer::new(loss).monitor("val_loss"), "`val_loss` cannot be monitored: there are loss")?;
-        refused(
-            Trainer::new(|model, batch| loss(model, batch)?.mul(f64::NAN)),
-            "the loss is NaN, at step 1 of epoch 1",
-        )?;
+        refused(Trainer::new(loss).accumulate(0), "accumulate must be positive")?;
+        refused(Trainer::new(loss).save_every(1), "save_every requires a folder")?;
+        refused(Trainer::new(loss).metric(Accuracy::new()), "metrics require validation")?;
+        refused(Trainer::new(loss).monitor("val_loss"), "monitor must be one of loss, got val_loss")?;
+        refused(Trainer::new(|model, batch| loss(model, batch)?.mul(f64::NAN)), "loss is NaN at step 1 of epoch 1")?;
         refused(
             Trainer::new(|model: &Sequential, (x, _): &(Tensor, Tensor)| model.forward(x)),
-            "one number, not of shape [5, 3]",
+            "loss must be one number, got shape [5, 3]",
         )?;
         refused(
             Trainer::new(loss).callback(|_| Err(cotangent::Error::new(ErrorKind::Value, "mine", "enough"))),
@@ -446,7 +448,7 @@ fn a_trainer_refuses_what_cannot_be_meant() -> Result<()> {
     })
 }
 
-/// Not a test by itself: the program that the next one interrupts.
+/// Not a test: the program that the next test interrupts.
 #[test]
 #[ignore = "run by the test of Ctrl-C"]
 fn trains_until_it_is_interrupted() -> Result<(), Box<dyn Error>> {

@@ -8,7 +8,7 @@ use cotangent::nn::{Forward, Linear, LinearOptions, Module, Parameter, ReLU, Seq
 use cotangent::optim::{
     Adam, AdamW, ClipGradNormOptions, Optimizer, Sgd, clip_grad_norm, clip_grad_norm_with, clip_grad_value,
 };
-use cotangent::{DType, Device, Error, ErrorKind, Generator, Result, Tensor, memory, tensor, with_generator};
+use cotangent::{DType, Device, Error, ErrorKind, Generator, Result, Tensor, memory, s, tensor, with_generator};
 use json::{float, list, parse, tensor, text};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ impl Bag {
         Ok(Bag { params })
     }
 
-    /// Hands gradients over; those that are null are absent.
+    /// Sets gradients; null means no gradient.
     fn set_grads(&self, grads: &Value) -> Result<()> {
         for (param, grad) in both(self.params.iter(), list(grads)) {
             param.zero_grad();
@@ -133,21 +133,32 @@ fn clipping_refuses_what_is_no_bound_and_sees_long_gradients_whole() -> Result<(
     let grad = Generator::seed(1).randn([3, 50_000])?;
     let held = grad.clone();
     model.params[0].set_grad(&grad)?;
-    for (refused, part) in
-        [(clip_grad_norm(&model, -1.0), "cannot be -1"), (clip_grad_norm_with(&model, 1.0, 0.0), "order 0")]
-    {
+    for (refused, part) in [
+        (clip_grad_norm(&model, -1.0), "max_norm must be ≥ 0, got -1"),
+        (clip_grad_norm_with(&model, 1.0, 0.0), "norm_type must be > 0, got 0"),
+    ] {
         assert!(message(refused).contains(part));
     }
-    assert!(message(clip_grad_value(&model, f64::NAN)).contains("cannot be NaN"));
+    assert!(message(clip_grad_value(&model, f64::NAN)).contains("got NaN"));
     let values: Vec<f64> = held.to_vec::<f32>()?.into_iter().map(f64::from).collect();
     let expected = values.iter().map(|x| x * x).sum::<f64>().sqrt();
     let total = clip_grad_norm(&model, 1.0)?;
     assert!((total / expected - 1.0).abs() < 1e-12, "{total} and not {expected}");
     assert!((clip_grad_norm(&model, 10.0)? - 1.0).abs() < 1e-5);
     assert!(held.to_vec::<f32>()?[0] == values[0] as f32, "another handle to the gradient keeps its values");
+    // A NaN norm is not taken for one within the bound.
+    let mut with_nan = held.deep_clone()?;
+    with_nan.set(s![0, 0], f32::NAN)?;
+    model.params[0].set_grad(&with_nan)?;
+    assert!(clip_grad_norm(&model, 1.0)?.is_nan());
+    let clipped = model.params[0].grad().map(|g| g.isnan()?.all(..)?.item::<bool>()).transpose()?;
+    assert_eq!(clipped, Some(true));
     model.params[0].set_grad(&Tensor::full([3, 50_000], f32::INFINITY)?)?;
     let options = ClipGradNormOptions::new().error_if_nonfinite(true);
-    assert!(message(clip_grad_norm_with(&model, 1.0, options)).contains("the norm of order 2 is inf"));
+    assert!(
+        message(clip_grad_norm_with(&model, 1.0, options))
+            .contains("the gradient norm of order 2 must be finite, got inf")
+    );
     // Half precision is summed in f32 and wider.
     let half = Bag { params: vec![Parameter::new(Tensor::zeros_with([4], DType::BF16)?)?] };
     half.params[0].set_grad(&Tensor::full_with([4], 3.0, DType::BF16)?)?;
@@ -296,7 +307,7 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() -> Result<()> {
         "missing lr",
         "missing 0.bias.step",
         "unexpected 0.weight.momentum_buffer",
-        "0.weight has not one exp_avg and exp_avg_sq",
+        "0.weight must have the first 2 or more of exp_avg, exp_avg_sq, max_exp_avg_sq",
     ] {
         assert!(refused.contains(part), "{part} is not in {refused}");
     }
@@ -310,13 +321,13 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() -> Result<()> {
     loaded.load_state_dict(&good)?;
     let before = bits(&stranger)?;
     stranger.forward(&x)?.mse_loss(&y)?.backward()?;
-    assert!(message(loaded.step(&mut stranger)).contains("2.bias, which is no parameter of the model"));
+    assert!(message(loaded.step(&mut stranger)).contains("the model has no parameter 2.bias"));
     let mut wide =
         Sequential::new().add(Linear::new(6, 8)?).add(Tanh).add(Linear::new(8, 16)?).add(ReLU).add(Linear::new(16, 2)?);
     wide.forward(&x)?.mse_loss(&y)?.backward()?;
     let refused = message(loaded.step(&mut wide));
     assert!(
-        refused.contains("the state of 0.weight is f32 of shape [16, 6], its gradient is f32 of shape [8, 6]"),
+        refused.contains("the state of 0.weight must be f32 of shape [8, 6], got f32 of shape [16, 6]"),
         "{refused}"
     );
     assert_eq!(bits(&stranger)?, before);
@@ -329,14 +340,14 @@ fn settings_out_of_their_domain_are_refused() -> Result<()> {
     model.forward(&x)?.mse_loss(&y)?.backward()?;
     let before = bits(&model)?;
     let wrong: [(Box<dyn Optimizer>, &str); 8] = [
-        (Box::new(Sgd::new(-1.0)), "step: Sgd: the learning rate cannot be -1"),
-        (Box::new(Sgd::new(f64::NAN)), "the learning rate cannot be NaN"),
-        (Box::new(Sgd::new(0.1).momentum(-0.1)), "the momentum cannot be -0.1"),
-        (Box::new(Sgd::new(0.1).nesterov(true)), "nesterov needs a momentum and no dampening, not 0 and 0"),
-        (Box::new(Sgd::new(0.1).weight_decay(-1.0)), "the weight decay cannot be -1"),
-        (Box::new(Adam::new(0.1).betas(0.9, 1.0)), "step: Adam: a beta of 1 is not at least 0 and below 1"),
-        (Box::new(AdamW::new(0.1).eps(-1.0)), "step: AdamW: the eps cannot be -1"),
-        (Box::new(AdamW::new(0.1).weight_decay(f64::NAN)), "the weight decay cannot be NaN"),
+        (Box::new(Sgd::new(-1.0)), "step: Sgd: lr must be ≥ 0, got -1"),
+        (Box::new(Sgd::new(f64::NAN)), "lr must be ≥ 0, got NaN"),
+        (Box::new(Sgd::new(0.1).momentum(-0.1)), "momentum must be ≥ 0, got -0.1"),
+        (Box::new(Sgd::new(0.1).nesterov(true)), "nesterov requires momentum > 0 and dampening 0, got 0 and 0"),
+        (Box::new(Sgd::new(0.1).weight_decay(-1.0)), "weight_decay must be ≥ 0, got -1"),
+        (Box::new(Adam::new(0.1).betas(0.9, 1.0)), "step: Adam: beta1 and beta2 must be in [0, 1), got 1"),
+        (Box::new(AdamW::new(0.1).eps(-1.0)), "step: AdamW: eps must be ≥ 0, got -1"),
+        (Box::new(AdamW::new(0.1).weight_decay(f64::NAN)), "weight_decay must be ≥ 0, got NaN"),
     ];
     for (mut optimizer, part) in wrong {
         let refused = message(optimizer.step(&mut model));
@@ -350,7 +361,7 @@ fn settings_out_of_their_domain_are_refused() -> Result<()> {
 fn parameters_without_a_gradient_and_those_spared_do_not_decay() -> Result<()> {
     let mut model = Sequential::new().add(Linear::new(2, 2)?).add(Linear::new(2, 2)?);
     let mut optimizer = AdamW::new(0.1).weight_decay(0.5).no_decay(|name| name.ends_with("bias"));
-    // Gradients of zero: only the decay is left.
+    // With zero gradients only the decay is left.
     for name in ["0.weight", "0.bias"] {
         let (_, tensor) = model.named_parameters().into_iter().find(|(n, _)| n == name).ok_or_else(absent)?;
         tensor.set_grad(&tensor.zeros_like()?)?;
@@ -390,7 +401,7 @@ fn a_parameter_is_always_a_leaf() -> Result<()> {
     });
     assert_eq!(
         message(recorded),
-        "update: a parameter of f32 and shape [2, 2] on cpu cannot become the result of mul, with its graph"
+        "update: the new value must be f32 of shape [2, 2] on cpu, got the result of mul with its graph: call detach() first"
     );
     assert!(model.weight.is_leaf() && model.weight.requires_grad());
     let wide = model.weight.update(|w| {
@@ -399,7 +410,7 @@ fn a_parameter_is_always_a_leaf() -> Result<()> {
     });
     assert_eq!(
         message(wide),
-        "update: a parameter of f32 and shape [2, 2] on cpu cannot become f32 of shape [3, 3] on cpu"
+        "update: the new value must be f32 of shape [2, 2] on cpu, got f32 of shape [3, 3] on cpu"
     );
     Ok(())
 }
@@ -530,7 +541,7 @@ fn parameters_of_all_sizes_are_updated_together_the_same_on_any_number_of_thread
         Ok(values.collect::<Result<Vec<_>>>()?.into_iter().map(|v| v.into_iter().map(f32::to_bits).collect()).collect())
     };
     let on_threads = |threads: usize, kind: usize| -> Result<Vec<Vec<u32>>> {
-        cotangent::with_num_threads(threads, || trained(kind))?
+        cotangent::settings::with_num_threads(threads, || trained(kind))?
     };
     for kind in 0..all_kinds().len() {
         let one = on_threads(1, kind)?;
@@ -546,7 +557,7 @@ fn parameters_of_all_sizes_are_updated_together_the_same_on_any_number_of_thread
     Ok(())
 }
 
-/// Runs a test that reads process-wide statistics in a process of its own: other tests run beside it.
+/// Runs a test that reads process-wide statistics in a separate process, since other tests run concurrently.
 fn alone(name: &str, test: impl FnOnce() -> Result<()>) -> Result<()> {
     const ALONE: &str = "COTANGENT_TEST_ALONE";
     if std::env::var_os(ALONE).is_some_and(|value| value == name) {
@@ -584,7 +595,7 @@ fn parameters_are_updated_where_they_lie() -> Result<()> {
             let taken = step(&mut model, None)?;
             assert!(taken < BYTES / 8, "{taken} bytes were taken for an update in place");
         }
-        // The measure works: bytes that someone holds are copied.
+        // The measurement works: shared memory is copied.
         let mut kept = Vec::new();
         let taken = step(&mut model, Some(&mut kept))?;
         assert!(taken >= BYTES, "only {taken} bytes were taken");

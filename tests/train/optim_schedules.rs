@@ -1,4 +1,4 @@
-//! Schedules, averaged models and the gradient scaler, beside PyTorch's.
+//! Schedules, averaged models and the gradient scaler, against PyTorch's.
 
 use crate::checks::both;
 use crate::json;
@@ -138,22 +138,28 @@ fn rates_and_momenta_are_pytorchs_saved_and_loaded_in_between() -> Result<()> {
 fn schedules_refuse_what_does_not_fit_and_change_nothing() -> Result<()> {
     let mut sgd = two_groups();
     let refused = [
-        (message(Scheduler::new(&mut sgd, StepLR::new(0))), "StepLR: the step_size cannot be 0"),
-        (message(Scheduler::new(&mut sgd, ConstantLR::new().factor(1.5))), "the factor cannot be 1.5"),
-        (message(Scheduler::new(&mut sgd, CosineAnnealingLR::new(0))), "the t_max cannot be 0"),
+        (message(Scheduler::new(&mut sgd, StepLR::new(0))), "StepLR: step_size must be ≥ 1, got 0"),
+        (message(Scheduler::new(&mut sgd, ConstantLR::new().factor(1.5))), "factor must be in [0, 1], got 1.5"),
+        (message(Scheduler::new(&mut sgd, CosineAnnealingLR::new(0))), "t_max must be ≥ 1, got 0"),
         (
             message(Scheduler::new(&mut sgd, OneCycleLR::new([0.1, 0.2, 0.3], 10))),
-            "3 numbers for the max_lr of 2 groups",
+            "max_lr must have 1 value, or one for each of 2 groups, got 3 values",
         ),
-        (message(Scheduler::new(&mut sgd, OneCycleLR::new(0.1, 10).pct_start(2.0))), "the pct_start cannot be 2"),
+        (
+            message(Scheduler::new(&mut sgd, OneCycleLR::new(0.1, 10).pct_start(2.0))),
+            "pct_start must be in [0, 1], got 2",
+        ),
         (
             message(Scheduler::new(&mut Sgd::new(0.1).weight_decay(0.0), CyclicLR::new(0.1, f64::NAN))),
-            "the max_lr cannot be NaN",
+            "max_lr must be ≥ 0, got NaN",
         ),
-        (message(Scheduler::new(&mut Lamb::new(0.1), StepLR::new(3).then(5, StepLR::new(0)))), "step_size cannot be 0"),
+        (
+            message(Scheduler::new(&mut Lamb::new(0.1), StepLR::new(3).then(5, StepLR::new(0)))),
+            "step_size must be ≥ 1, got 0",
+        ),
         (
             message(Scheduler::new(&mut cotangent::optim::Adagrad::new(0.1), OneCycleLR::new(0.1, 10))),
-            "Adagrad has no momentum",
+            "Adagrad has neither momentum nor beta1",
         ),
     ];
     for (refused, part) in refused {
@@ -167,17 +173,19 @@ fn schedules_refuse_what_does_not_fit_and_change_nothing() -> Result<()> {
     let before = sgd.lrs();
     // After each of three batches.
     scheduler.step(&mut sgd)?;
-    assert!(message(scheduler.step(&mut sgd)).contains("step 4 after a cycle of 3 steps"));
+    assert!(message(scheduler.step(&mut sgd)).contains("step must be ≤ total_steps 3, got 4"));
     assert_eq!((sgd.lrs(), scheduler.steps()), (before, 3));
     let other = message(scheduler.step(&mut Sgd::new(0.1)));
-    assert!(other.contains("the optimiser has 1 groups, the one that it was made for had 2"), "{other}");
+    assert!(other.contains("the optimiser must have 2 groups, as when the scheduler was made, got 1"), "{other}");
 
     let mut bad = scheduler.state_dict()?;
     bad.insert("base_lrs", tensor!([0.1], DType::F64)?);
     bad.insert("more", tensor!(1)?);
     bad.insert("step", tensor!(-1)?);
     let refused = message(scheduler.load_state_dict(&bad));
-    for part in ["base_lrs is f64 of shape [1], not f64 of shape [2]", "unexpected more", "step is -1"] {
+    for part in
+        ["base_lrs must be f64 of shape [2], got f64 of shape [1]", "unexpected more", "step must be ≥ 0, got -1"]
+    {
         assert!(refused.contains(part), "{refused}");
     }
     assert_eq!(scheduler.steps(), 3);
@@ -206,7 +214,10 @@ fn rates_fall_on_plateaus_where_pytorchs_do() -> Result<()> {
             }
         }
     }
-    assert!(message(ReduceLROnPlateau::new().factor(1.0).step(&mut Sgd::new(0.1), 1.0)).contains("factor cannot be 1"));
+    assert!(
+        message(ReduceLROnPlateau::new().factor(1.0).step(&mut Sgd::new(0.1), 1.0))
+            .contains("factor must be in [0, 1), got 1")
+    );
     Ok(())
 }
 
@@ -364,15 +375,15 @@ fn a_scaler_works_with_clipping_groups_and_several_optimisers_and_refuses_mistak
     half.to_dtype(DType::F16)?;
     scaler.scale(&half.forward(&x.to_dtype(DType::F16)?)?.sum(..)?)?.backward()?;
     let refused = message(scaler.step(&mut Sgd::new(0.1), &mut half));
-    assert!(refused.contains("gradients of f16 would vanish"), "{refused}");
+    assert!(refused.contains("gradients must not be f16"), "{refused}");
 
     let mut bad = GradScaler::new_with(GradScalerOptions::new().backoff_factor(2.0));
-    assert!(message(bad.scale(&Tensor::full((), 1.0)?)).contains("a backoff_factor of 2"));
+    assert!(message(bad.scale(&Tensor::full((), 1.0)?)).contains("backoff_factor must be in (0, 1), got 2"));
     let mut bad = GradScaler::new_with(GradScalerOptions::new().growth_factor(1.0));
-    assert!(message(bad.scale(&Tensor::full((), 1.0)?)).contains("a growth_factor of 1"));
+    assert!(message(bad.scale(&Tensor::full((), 1.0)?)).contains("growth_factor must be > 1, got 1"));
     let mut dict = scaler.state_dict()?;
     dict.insert("scale", Tensor::full_with((), f64::INFINITY, DType::F64)?);
-    assert!(message(scaler.load_state_dict(&dict)).contains("the scale cannot be inf"));
+    assert!(message(scaler.load_state_dict(&dict)).contains("the scale must be finite and > 0, got inf"));
     assert_eq!(scaler.get_scale(), 4096.0);
 
     let mut off = GradScaler::new_with(GradScalerOptions::new().enabled(false));

@@ -1,4 +1,4 @@
-//! A trainer that is interrupted: what was saved goes on bit for bit as the run that was not.
+//! Interrupted trainers: a resumed run continues bit for bit like an uninterrupted one.
 
 use cotangent::io::Checkpoint;
 use cotangent::nn::{BatchNorm1d, Dropout, Forward, Linear, Module, ReLU, Sequential};
@@ -18,7 +18,7 @@ type Outcome = std::result::Result<(), Box<dyn Error>>;
 type Batch = (Tensor, Tensor);
 type Run<'a> = Trainer<'a, Sequential, Batch>;
 
-/// A folder that goes with its guard.
+/// A folder that is removed when its guard is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -43,7 +43,7 @@ fn batches(epoch: u64) -> Result<Vec<Result<Batch>>> {
     Ok((0..5).map(|_| batch()).collect())
 }
 
-/// Batches that are drawn when they are asked for, from the random numbers that dropout draws from, too; their number also.
+/// Batches that are drawn on demand from the default generator, like dropout, with a random shift for each epoch.
 fn drawn(_: u64) -> Result<impl Iterator<Item = Result<Batch>>> {
     let shift = Tensor::rand(())?.item::<f64>()?;
     Ok((0..5).map(move |_| Ok((Tensor::randn([6, 6])?.add(shift)?, Tensor::randint(0, 3, [6])?))))
@@ -81,7 +81,7 @@ fn bits(model: &Sequential) -> Result<Vec<(String, Vec<u64>)>> {
     model.state_dict().iter().map(|(name, x)| Ok((name.to_string(), bits(x)?))).collect()
 }
 
-/// All that a run leaves behind.
+/// The results of a run.
 #[derive(Debug, PartialEq)]
 struct End {
     model: Vec<(String, Vec<u64>)>,
@@ -104,7 +104,7 @@ impl cotangent::train::Log for Logged {
     }
 }
 
-/// Runs to the end or until it is stopped, in a process that has other random numbers than the one before.
+/// Runs to the end or until it is stopped, with other random numbers than the process before.
 fn run<I: IntoIterator<Item = Result<Batch>>>(
     seed: u64,
     trainer: Run<'_>,
@@ -149,13 +149,13 @@ fn interrupted<I: IntoIterator<Item = Result<Batch>>>(
         let resumed = run(77, trainer(), &path, None, &log, batches)?;
         assert_eq!(resumed, whole, "{name}, stopped after {stop}");
     }
-    // Whoever resumes a run that is at its end hears how it ended.
+    // Resuming a finished run returns its result.
     let again = run(78, trainer(), &folder.0.join("whole"), None, &Log::default(), batches)?;
     assert_eq!((again.model, again.average, again.values), (whole.model, whole.average, whole.values), "{name}");
     Ok(())
 }
 
-/// Random numbers of its own: other tests draw meanwhile.
+/// A separate generator, since other tests draw at the same time.
 fn alone(test: impl FnOnce() -> Outcome) -> Outcome {
     with_generator(&mut Generator::seed(0), test)
 }
@@ -293,8 +293,8 @@ fn a_checkpoint_of_another_run_changes_nothing() -> Outcome {
         assert!(error.contains(part), "{error:?} should say {part:?}");
         Ok(())
     };
-    refused(trainer(false), "the checkpoint has a part `schedule`")?;
-    refused(trainer(true).scaler(GradScaler::new()), "there is no scaler")?;
+    refused(trainer(false), "checkpoint has a part `schedule`")?;
+    refused(trainer(true).scaler(GradScaler::new()), "no part named scaler")?;
     fs::write(folder.0.join("last.safetensors"), b"not a checkpoint")?;
     refused(trainer(true), "last.safetensors")
 }
@@ -324,7 +324,7 @@ fn killed(folder: &Path, pause: Duration) -> Run<'static> {
     })
 }
 
-/// Not a test by itself: the program that the next one kills.
+/// Not a test: the program that the next test kills.
 #[test]
 #[ignore = "run by the test of kill -9"]
 fn trains_until_it_is_killed() -> Outcome {

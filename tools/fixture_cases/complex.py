@@ -22,7 +22,7 @@ UNARY = [
 ]  # fmt: skip
 BINARY = ["add", "sub", "mul", "div", "pow", "eq", "ne", "logical_and", "logical_or", "logical_xor"]
 NO_GRADIENT = {"isnan", "isinf", "isfinite", "logical_not", "isreal", "eq", "ne", "logical_and", "logical_or", "logical_xor"}
-# Wrong far from the usual numbers in PyTorch itself.
+# Wrong in PyTorch for extreme numbers.
 FEW_CASES = {"log1p", "expm1"}
 
 

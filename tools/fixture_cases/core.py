@@ -1,4 +1,4 @@
-"""What every subject shares: drawing inputs, running one case in PyTorch, writing it down."""
+"""Common to all subjects: drawing inputs, running a case in PyTorch, writing it."""
 
 import json
 import math
@@ -59,17 +59,17 @@ class Draw:
         return self.uniform(shape, low, high, dtype)
 
     def away_from_zero(self, shape, dtype="f64"):
-        """Both signs, never nearer to zero than 0.3: for divisors."""
+        """Both signs, at least 0.3 away from zero: for divisors."""
         size = self.uniform(shape, 0.3, 2.5)
         sign = torch.rand(shape, generator=self.generator) < 0.5
         return torch.where(sign, -size, size).to(DTYPES[dtype])
 
     def integers(self, shape, low, high, dtype="i64"):
-        """Whole numbers in low..high, high excluded."""
+        """Integers in [low, high)."""
         return torch.randint(low, high, shape, generator=self.generator).to(DTYPES[dtype])
 
     def distinct(self, shape, dtype="f64"):
-        """No two equal: for max, min and their like where ties are not the subject."""
+        """Distinct numbers: for max, min and similar ops where ties are not tested."""
         n = math.prod(shape)
         order = torch.randperm(n, generator=self.generator).to(torch.float64)
         return ((order - n / 2) * 0.37 + 0.05).round(decimals=4).reshape(shape).to(DTYPES[dtype])
@@ -84,7 +84,7 @@ def tensor(data, dtype="f64"):
 
 
 def number(value):
-    """A float as JSON can carry it: the non-finite ones as strings."""
+    """A float for JSON: non-finite ones as strings."""
     if math.isnan(value):
         return "nan"
     if math.isinf(value):
@@ -104,10 +104,10 @@ def shortest(value, dtype):
 
 
 def encode(t, layout=False):
-    """What is compared with: the exact values."""
+    """Expected values, which are written exactly."""
     t = t.detach()
     if t.is_complex():
-        # The parts of each number, one after the other.
+        # The real and imaginary part of each number, alternating.
         data = [number(v) for v in torch.view_as_real(t.resolve_conj().contiguous()).reshape(-1).tolist()]
     else:
         data = t.reshape(-1).tolist()
@@ -121,7 +121,7 @@ def encode(t, layout=False):
 
 
 def encode_input(t):
-    """What is read into a tensor of its dtype, and may be written short."""
+    """Inputs, which are rounded to their dtype when read, and can be written short."""
     out = encode(t)
     if t.is_complex():
         parts = torch.view_as_real(t.detach().resolve_conj().contiguous())
@@ -213,7 +213,7 @@ class Book:
         return args
 
     def add_if_defined(self, op, inputs, args=None, **more):
-        """For dtypes that PyTorch may not support: an error is noted instead of raised."""
+        """For dtypes that PyTorch may not support: an error is recorded instead of raised."""
         try:
             self.add(op, inputs, args, **more)
         except (NotImplementedError, RuntimeError) as error:

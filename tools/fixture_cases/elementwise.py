@@ -35,7 +35,7 @@ WITH_CONSTANTS = {
     "softplus": lambda x, beta, threshold: F.softplus(x, beta, threshold),
     "clamp": clamp,
 }
-# Arguments each of these is tried with; the first is the one used for dtypes and extremes.
+# The arguments for each of these; the first is used for dtypes and extremes.
 CONSTANTS = {
     "leaky_relu": [{"negative_slope": 0.01}, {"negative_slope": 0.3}],
     "elu": [{"alpha": 1.0}, {"alpha": 0.7}],
@@ -55,7 +55,7 @@ BINARY = {
     "hypot": torch.hypot,
 }
 BITS = {"bitwise_and": torch.bitwise_and, "bitwise_or": torch.bitwise_or, "bitwise_xor": torch.bitwise_xor}
-# PyTorch has no number form of these; a number there means what it means elsewhere.
+# PyTorch does not accept a number here; it is treated as in other ops.
 WITHOUT_NUMBERS = (torch.maximum, torch.minimum, torch.atan2, torch.hypot)
 COMPARE = {"eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge}
 
@@ -93,7 +93,7 @@ FUNCTIONS = {
 
 # Ops whose result on extreme inputs is exact or nearly so, denormals included.
 EXACT = {"neg", "abs", "relu", "square", "reciprocal", "leaky_relu", "clamp", "sqrt", "log"}
-# Both are NaN at -inf in PyTorch (inf * 0), where the limit is 0: no reference for anyone.
+# Both are NaN at -inf in PyTorch (inf * 0), where the limit is 0: no reference.
 NOT_AT_MINUS_INF = {"gelu", "silu"}
 # Defined by PyTorch, with surprising dtypes; here a bool has to be cast first.
 REFUSES_BOOL = {"square", "sign"}
@@ -142,9 +142,9 @@ def unary(book, op, args, thorough):
         if op in NOT_AT_MINUS_INF:
             values = [v for v in values if v != -INF]
         if op == "gelu" and dtype != "f64":
-            # PyTorch's narrow kernels give NaN where the value is just large: no reference either.
+            # PyTorch's kernels for half precision give NaN for large values: no reference either.
             values = [v for v in values if not abs(v) > 1e4]
-        # gelu's tail is 1 + erf(x), all cancellation: only its absolute error means something.
+        # gelu's tail is 1 + erf(x), which cancels: only its absolute error is meaningful.
         atol = None if op in ("gelu", "elu") else extreme_atol(op, dtype)
         book.add(op, [tensor(values, dtype)], args, grad=False, note="extreme", atol=atol)
     for dtype in ("i64", "i32", "u8", "bool"):
@@ -161,7 +161,7 @@ def unary_cases(book):
     for op, choices in CONSTANTS.items():
         for i, args in enumerate(choices):
             unary(book, op, args, thorough=i == 0)
-    # Where the derivative jumps or the value does.
+    # Where the value or the derivative is discontinuous.
     kink = tensor([-1.0, 0.0, 1.0, 0.0])
     for op in ("abs", "relu", "square"):
         book.add(op, [kink], note="at 0")
@@ -387,7 +387,7 @@ def clamp_cases(book):
     x = draw.uniform([3, 4])
     book.add("clamp", [x, draw.uniform([4], -1.5, -0.5), draw.uniform([3, 1], 0.5, 1.5)], note="tensors", grad=[True, True, True])
     book.add("clamp", [x, draw.uniform([], -1.0, 0.0), None], note="one tensor", grad=[True, False])
-    # Beside a bound that is NaN PyTorch has gradients of 0 for all three.
+    # With a NaN bound PyTorch's gradients of all three are 0.
     every, bounds = tensor([0.0, 1.0, 2.0, NAN]), tensor([0.0, 1.0, 2.0])
     three = [one.reshape(-1).clone() for one in torch.meshgrid(every, bounds, bounds, indexing="ij")]
     book.add("clamp", three, note="ties, NaN and a least value above the greatest", grad=[True, True, True])

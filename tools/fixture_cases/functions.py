@@ -149,7 +149,7 @@ NAMES = {
     "prelu": ["self", "weight"],
 }
 EDGES = [INF, -INF, NAN, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 3.0, -3.0, 6.0, 1e-20, 30.0, -30.0, 1e10]
-# PyTorch's own value there is wrong or differs between its kernels: no reference.
+# PyTorch's value is wrong or differs between its kernels: no reference.
 SKIP_EDGES = {
     "mish": lambda v: v == -INF,
     "tanhshrink": lambda v: abs(v) < 1e-10 and v != 0,
@@ -165,7 +165,7 @@ SKIP_EDGES = {
 }
 
 
-# Constants that PyTorch has in f32 alone, whatever the dtype.
+# Constants that PyTorch has only in f32, whatever the dtype.
 ROUGH = {"celu": 1e-6, "hardsigmoid": 1e-6}
 
 

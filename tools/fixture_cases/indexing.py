@@ -140,7 +140,7 @@ def gather_cases(book):
     same = tensor([[0, 0], [0, 0]], "i64")
     book.add("gather", [x, same], {"dim": 0}, note="all the same index")
     book.add("scatter_add", [x, same, x + 1], {"dim": 0}, note="all the same index")
-    # PyTorch has no gradient for this one.
+    # PyTorch has no gradient for this case.
     book.add("scatter_add", [x, same, tensor([[1.0, 2.0, 5.0], [3.0, 4.0, 6.0]])], {"dim": 1}, grad=False, note="source larger than index")
     draw = book.draw("scatter_add")
     i = draw.integers([3, 3], 0, 2)
@@ -216,7 +216,7 @@ def chosen(data, dtype="i64"):
     return encode(tensor(data, dtype))
 
 
-# The shape of the tensor, and what stands between the brackets.
+# The shape of the tensor, and the index.
 INDICES = [
     ([3, 4], [1]),
     ([3, 4], [-1, 2]),

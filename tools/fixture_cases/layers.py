@@ -6,7 +6,7 @@ import torch
 
 from .core import Draw, encode, encode_input, header
 
-# Of each layer the arguments by name, and the shape of its input.
+# For each layer its arguments by name, and the shape of its input.
 LAYERS = {
     "Dropout": [({"p": 0.5}, [2, 3], {"training": False})],
     "ELU": [({}, [2, 3]), ({"alpha": 0.5}, [4])],
@@ -133,7 +133,7 @@ def run(name, key, args, shape, training=True, integers=0, around=None):
         for parameter in layer.parameters():
             parameter.copy_(draw.uniform(parameter.shape, -1.0, 1.0))
         if around and parametrization == "spectral_norm":
-            # What they are first is drawn by no generator of ours.
+            # Their initial values are not drawn by our generator.
             for vector in layer.buffers():
                 vector.copy_(draw.uniform(vector.shape, 0.1, 1.0))
     state = {k: encode_input(v.clone()) for k, v in layer.state_dict().items()}
@@ -150,9 +150,9 @@ def run(name, key, args, shape, training=True, integers=0, around=None):
     if around:
         case |= {"layer": name, "parametrization": parametrization, "options": options}
     if name == "Hardsigmoid":
-        # PyTorch's sixth is one of f32.
+        # PyTorch's 1/6 is rounded to f32.
         case["rtol"] = 1e-6
-    # What a call changes.
+    # The buffers that a call changes.
     buffers = dict(layer.named_buffers())
     if buffers:
         case["buffers"] = {k: encode(v) for k, v in buffers.items()}

@@ -6,7 +6,7 @@ from .core import DTYPES, HALVES, INF, NAN, tensor
 
 
 def tensordot(a, b, dims=2):
-    """Dimensions are written flat: those of the one tensor, then those of the other."""
+    """Dimensions are written flat: those of the first tensor, then those of the second."""
     if isinstance(dims, list):
         half = len(dims) // 2
         dims = (dims[:half], dims[half:])
@@ -282,7 +282,7 @@ def vector_cases(book):
 
 
 def regular(draw, shape, dtype="f64"):
-    """Square matrices far from singular."""
+    """Well-conditioned square matrices."""
     return (draw.uniform(shape, -0.5, 0.5) + torch.diag_embed(draw.uniform(shape[:-1], 1.2, 3.0))).round(decimals=4).to(DTYPES[dtype])
 
 
@@ -292,7 +292,7 @@ def positive(draw, shape, dtype="f64"):
     return (x @ x.mT).round(decimals=4).to(DTYPES[dtype])
 
 
-# What f32 is compared to: rounding grows with the condition of a matrix.
+# Tolerances of f32: rounding errors grow with the condition of a matrix.
 SINGLE = {"rtol": 1e-3, "atol": 1e-4}
 
 
@@ -308,7 +308,7 @@ def square_cases(book):
     for op in ("linalg_lu", "linalg_lu_factor"):
         for shape in ([2, 4], [4, 2], [2, 3, 2]):
             book.add(op, [book.draw(op).uniform(shape)])
-    # PyTorch takes the derivative of this for zero, which it is not.
+    # PyTorch's derivative of this is zero, which is wrong.
     book.add("det", [tensor([[1.0, 2.0], [2.0, 4.0]])], grad=False, note="singular")
     book.add("det", [torch.zeros([2, 2], dtype=torch.float64)], note="rank 0")
     book.add("slogdet", [torch.zeros([2, 2], dtype=torch.float64)], grad=False, note="singular")
@@ -323,7 +323,7 @@ def square_cases(book):
         book.add("matrix_power", [regular(book.draw("matrix_power"), [2, 2, 2])], {"n": n}, grad="auto" if n else False)
     book.add("matrix_power", [book.draw("matrix_power").integers([2, 2], -3, 4)], {"n": 4})
     for p in ("fro", "nuc", "inf", "-inf", "1", "-1", "2", "-2"):
-        # PyTorch cannot differentiate those by the inverse, which it changes in place.
+        # PyTorch cannot differentiate those with the inverse, which it changes in place.
         grad = "auto" if p in ("2", "-2") else False
         book.add("linalg_cond", [regular(book.draw("linalg_cond"), [2, 2])], {"p": p}, grad=grad)
     book.add("linalg_cond", [book.draw("linalg_cond").uniform([3, 2])])

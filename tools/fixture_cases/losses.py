@@ -20,7 +20,7 @@ def ctc(x, targets, input_lengths, target_lengths, reduction="mean", **args):
 
 
 def focal(x, t, alpha=0.25, gamma=2.0, reduction="none"):
-    """torchvision's."""
+    """The one of torchvision."""
     p = x.sigmoid()
     loss = F.binary_cross_entropy_with_logits(x, t, reduction="none")
     p_t = p * t + (1 - p) * (1 - t)

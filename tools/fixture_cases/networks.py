@@ -7,7 +7,7 @@ from .core import HALVES, tensor
 
 
 def batch_norm(x, mean=None, var=None, weight=None, bias=None, **args):
-    # PyTorch changes what it is given.
+    # PyTorch changes its arguments in place.
     mean, var = (None if t is None else t.clone() for t in (mean, var))
     return F.batch_norm(x, mean, var, weight, bias, **args)
 
@@ -140,7 +140,7 @@ def image_cases(book):
                 aligns = (None, False, True) if mode in modes else (None,)
                 for align in aligns:
                     draw = book.draw(op)
-                    # PyTorch's gradient of volumes by a factor is not that of its values.
+                    # PyTorch's gradient for volumes with a scale factor does not match its values.
                     grad = False if mode == "nearest" and len(shape) == 5 and "scale_factor" in args else "auto"
                     book.add(op, [draw.uniform(shape)], {**args, "mode": mode, **({} if align is None else {"align_corners": align})}, grad=grad)
     for mode in ("bilinear", "bicubic"):

@@ -82,7 +82,7 @@ def only_nll(args):
 
 
 def class_cases(book):
-    """Targets that are class indices; the same cases for nll_loss, less label smoothing."""
+    """Targets that are class indices; the same cases for nll_loss, without label smoothing."""
     for shape, target in SHAPES:
         classes = shape[1] if len(shape) > 1 else shape[0]
         for reduction in REDUCTIONS:
@@ -96,7 +96,7 @@ def class_cases(book):
                     x = draw.uniform(shape)
                     y = draw.integers(target, 0, classes)
                     if y.numel() > 1:
-                        # At least one class that counts and one that may be ignored.
+                        # At least one class that is not ignored and one that may be.
                         y.view(-1)[0], y.view(-1)[1] = 0, 1
                     inputs = [x, y] + ([draw.positive([classes])] if weighted else [])
                     grad = [True] + [False] * (len(inputs) - 1)

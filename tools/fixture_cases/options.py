@@ -17,7 +17,7 @@ ROWS = {"softmax": torch.softmax, "log_softmax": torch.log_softmax, "softmin": t
 
 
 def deviation(f):
-    """With the older name of a correction; PyTorch takes one of the two."""
+    """With the older name of `correction`; PyTorch accepts one of the two."""
 
     def call(x, dim=None, keepdim=False, correction=1, unbiased=None):
         return f(x, dim, correction=correction if unbiased is None else int(unbiased), keepdim=keepdim)

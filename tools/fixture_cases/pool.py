@@ -1,4 +1,4 @@
-"""Pools, the way back from them, and images as columns."""
+"""Pooling, unpooling, and unfold and fold of images."""
 
 import torch
 import torch.nn.functional as F

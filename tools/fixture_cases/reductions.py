@@ -8,7 +8,7 @@ ALL = None
 
 
 def prod(x, dim=None, keepdim=False):
-    """PyTorch's prod takes one dim; several are one after the other, the last first."""
+    """PyTorch's prod takes one dim; several are reduced sequentially, the last first."""
     if dim is None and not keepdim:
         return torch.prod(x)
     dims = list(range(x.dim())) if dim is None else [dim] if isinstance(dim, int) else dim
@@ -40,7 +40,7 @@ FUNCTIONS = {
     "max": extreme(torch.max, torch.amax),
     "min": extreme(torch.min, torch.amin),
     "var": lambda x, dim=None, keepdim=False, correction=1: torch.var(x, dim, correction=correction, keepdim=keepdim),
-    # The mean by itself: beside infinities the one of torch.var_mean is NaN.
+    # The mean separately: with infinities the one of torch.var_mean is NaN.
     "var_mean": lambda x, dim=None, keepdim=False, correction=1: (
         torch.var(x, dim, correction=correction, keepdim=keepdim),
         FUNCTIONS["mean"](x, dim, keepdim),
@@ -60,7 +60,7 @@ OVER_DIMS = ["sum", "mean", "prod", "max", "min", "var", "var_mean", "logsumexp"
 VARIANCES = ("var", "var_mean")
 ONE_DIM = ["max_with_indices", "min_with_indices", "argmax", "argmin"]
 NO_GRADIENT = {"argmax", "argmin"}
-# The extremum of nothing is an error, not a value.
+# The extremum of an empty tensor is an error.
 NEEDS_AN_ELEMENT = {"max", "min", "argmax", "argmin"}
 
 

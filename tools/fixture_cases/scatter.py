@@ -1,4 +1,4 @@
-"""Elements put where indices say, chosen by number or mask, and where they are."""
+"""Scatter, gather, masks, and positions of elements."""
 
 import torch
 
@@ -56,7 +56,7 @@ def scatter_cases(book):
     ]:
         draw = book.draw("scatter")
         index = tensor(index, "i64")
-        # PyTorch has the gradient of a source only where all of it is used.
+        # PyTorch has the gradient of a source only if all of it is used.
         grad = "auto" if list(index.shape) == src else [True, False, False]
         book.add("scatter", [draw.uniform(shape), index, draw.uniform(src)], {"dim": dim}, grad=grad)
         for dtype in ("i64", "i32", "u8", "bool", *HALVES):

@@ -1,4 +1,4 @@
-"""Tensors after the example of another, powers, and indices of triangles."""
+"""Creation like another tensor, powers, and indices of triangles."""
 
 import torch
 

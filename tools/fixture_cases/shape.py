@@ -195,7 +195,7 @@ SEVERAL = [
     ("cartesian_prod", [[3]]),
 ]
 
-# What the parts are replaced by has these shapes.
+# The shapes of the replacements.
 REPLACED = [
     ("diagonal_scatter", [3, 3], [3], {}),
     ("diagonal_scatter", [2, 3, 4], [4, 1], {"offset": -1, "dim1": 0, "dim2": 1}),

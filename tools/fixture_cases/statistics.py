@@ -404,7 +404,7 @@ def calculus_cases(book):
 
 
 def add_gradient(book, x, places, order):
-    """Several tensors for one parameter, which the call takes by position."""
+    """Several tensors for one parameter, passed by position."""
     book.functions["gradient"], before = gradient_at, book.functions["gradient"]
     book.names["gradient"] = ["self", "a", "b"]
     book.add("gradient", [x, *places], {"edge_order": order})

@@ -1,4 +1,4 @@
-"""Other forms of operations: bounds, distances of vectors, shuffles and the outputs of unique."""
+"""Variants of operations: bounds, distances of vectors, shuffles and the outputs of unique."""
 
 import torch
 import torch.nn.functional as F

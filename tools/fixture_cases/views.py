@@ -1,4 +1,4 @@
-"""Views one by one and in chains, with the strides and offset that PyTorch gives them."""
+"""Single views and chains of views, with PyTorch's strides and offsets."""
 
 import json
 
@@ -38,7 +38,7 @@ VIEWS = {
 
 
 def chain(x, steps):
-    """Several views after one another: steps is a list of [name, args]."""
+    """A chain of views: steps is a list of [name, args]."""
     for name, args in steps:
         x = VIEWS[name](x, **args)
     return x
@@ -203,7 +203,7 @@ def add_cases(book):
     book.define(FUNCTIONS)
     for op, shape, args in SINGLE:
         book.add(op, [book.draw(op).uniform(shape)], args, layout=has_torch_layout([op]))
-    # Views move elements of any dtype and do not look at them.
+    # Views work for elements of any dtype.
     seen = set()
     for op, shape, args in SINGLE:
         if op in seen:
@@ -217,7 +217,7 @@ def add_cases(book):
 
 
 def write_chains(folder):
-    """Several views one after the other, in a file of their own."""
+    """Chains of views, in a separate file."""
     book = Book()
     book.define({"chain": chain})
     for shape, steps in CHAINS:

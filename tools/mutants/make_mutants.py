@@ -23,7 +23,7 @@ import sites
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# How large a part of the sample each folder has.
+# The share of each folder in the sample.
 SHARES = {"src/ops": 0.42, "src/backend/cpu": 0.26, "src/autograd": 0.09, "src/layout": 0.07, "src/nn": 0.07, "src/optim": 0.09}
 # No test on a usual machine reaches these, or they are calls of tests.
 LEFT_OUT = re.compile(r"/amx/|tests?\.rs$|_tests\.rs$|/on_gpus?\.rs$|/gradcheck\.rs$")
@@ -99,7 +99,7 @@ def chosen(count, seed):
             kind = dice.choice(sorted(kind for kind in kinds if kinds[kind]))
             site = kinds[kind].pop()
             alone = all(o.file != site.file or o.end <= site.start or site.end <= o.start for o in here)
-            # One function has one site at most.
+            # At most one site per function.
             if alone and all((o.file, o.function) != (site.file, site.function) for o in here):
                 here.append(site)
         taken += here
@@ -136,7 +136,7 @@ def write(tree, numbered):
             lines[number] = (file, first, out.count("\n") + 1)
             at = site.end
         put(tree / file, out + source[at:])
-    # Files whose sites were all dropped are as they were.
+    # Files whose sites were all dropped are unchanged.
     for path in sorted((ROOT / "src").rglob("*.rs")):
         name = str(path.relative_to(ROOT))
         if name not in by_file and name != "src/lib.rs":
@@ -199,7 +199,7 @@ def main():
     parser.add_argument("--programs", default="ops,internals,core,nn,train")
     parser.add_argument("--check-only", action="store_true")
     given = parser.parse_args()
-    # A tenth more than asked for, since some do not compile.
+    # A tenth more than requested, since some do not compile.
     numbered = dict(enumerate(chosen(round(given.count * 1.15), given.seed)))
     print(f"{len(numbered)} sites", flush=True)
     given.tree.mkdir(parents=True, exist_ok=True)

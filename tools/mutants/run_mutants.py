@@ -25,7 +25,7 @@ import time
 
 # Tests that take a list of operations by COTANGENT_TEST_OPS: these are run for one operation at a time.
 SLICED = ("harness::", "torch_fixtures::")
-# Not for one operation, or about other things than the values.
+# Not for single operations, or not about values.
 SKIPPED = ("a_gpu_gives", "the_table_in_the_documentation", "names_and_aliases", "ports::", "thread_pool", "no_such_op")
 MEMORY = 24 << 30
 

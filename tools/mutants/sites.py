@@ -45,7 +45,7 @@ METHODS = {
     "last": ("call", "first"), "saturating_sub": ("sign", "wrapping_add"), "exp": ("call", "exp_m1"),
     "div_ceil": ("call", "div_euclid"), "ln": ("call", "log2"),
 }
-# Calls that are left out: the value stays as it was. `{}` is the receiver.
+# Calls that are removed, leaving the receiver `{}`.
 DROPPED = {"neg": "({}).clone()", "conj": "({}).clone()", "relu": "({}).clone()", "rev": "({})", "abs": "({}).clone()",
            "sqrt": "({}).clone()"}
 
@@ -88,7 +88,7 @@ def tokens(source):
 
 
 def partners(all_tokens):
-    """For each bracket the position of the other one."""
+    """The position of the matching bracket for each bracket."""
     stack, other = [], {}
     for at, token in enumerate(all_tokens):
         if token.kind == "mark" and token.text in PAIRS:
@@ -165,7 +165,7 @@ class File:
             at += 1
 
     def unuse(self, first, last):
-        """Takes out what may not be changed inside of a function: constants, messages, attributes, types of arrays."""
+        """Excludes what must not be changed inside of a function: constants, messages, attributes, array types."""
         at = first
         while at < last:
             token = self.tokens[at]

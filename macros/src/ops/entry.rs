@@ -38,7 +38,7 @@ impl Op {
         quote!(&[#this #(#specs),*])
     }
 
-    /// A call of the body, which is found at `home`, with arguments that are data, called `args`.
+    /// A call of the body, at path `home`, with arguments from the list `args`.
     fn dynamic_call(&self, home: &Tokens) -> Tokens {
         let (name, inner) = (self.name(), self.inner_name());
         let taken = self.params.iter().map(|Param { name, inner, how, .. }| {
@@ -100,7 +100,7 @@ impl Op {
         } = &self.settings;
         let (name, docs, specs, call) =
             (self.name(), documentation(&self.docs), self.specs(), self.dynamic_call(&Tokens::new()));
-        let method = self.method.sig.ident.to_string();
+        let path = self.path();
         let samples = samples.as_ref().map_or_else(|| quote!(|| Ok(::std::vec::Vec::new())), |expr| quote!(#expr));
         let errors = errors.as_ref().map_or_else(|| quote!(|| Ok(::std::vec::Vec::new())), |expr| quote!(#expr));
         let derivative = match derivative.as_ref().map(ToString::to_string).as_deref() {
@@ -116,13 +116,14 @@ impl Op {
         let tolerance = tolerance.as_ref().map_or_else(|| quote!(1.0), |lit| quote!(#lit));
         let flag = |name: &str| flags.iter().any(|flag| flag == name);
         let (view, random, reads_layout) = (flag("view"), flag("random"), flag("reads_layout"));
+        let in_place = flag("in_place") || flag("in_place_by_hand");
         let (full_precision, in_f64, batch) = (flag("full_precision"), flag("in_f64"), flag("batch"));
         let (autocast_cpu, autocast_cuda) = (policy(autocast_cpu.as_ref()), policy(autocast_cuda.as_ref()));
         let numbers = numbers_rule(numbers.as_ref());
         quote! {
             crate::ops::Op {
                 name: #name,
-                method: #method,
+                path: #path,
                 aliases: &[#(#aliases),*],
                 docs: #docs,
                 params: #specs,
@@ -130,6 +131,7 @@ impl Op {
                 derivative: crate::ops::Derivative::#derivative,
                 view: #view,
                 random: #random,
+                in_place: #in_place,
                 reads_layout: #reads_layout,
                 in_f64: #in_f64,
                 numbers: #numbers,
@@ -151,17 +153,17 @@ impl Op {
     }
 }
 
-/// What becomes of numbers beside integers, by its word.
+/// The rule for numbers with integer tensors, by its keyword.
 fn numbers_rule(word: Option<&Ident>) -> Tokens {
     let Some(word) = word else { return quote!(crate::ops::Numbers::Elements) };
     match word.to_string().as_str() {
         "wrapped" => quote!(crate::ops::Numbers::Wrapped),
         "floats" => quote!(crate::ops::Numbers::Floats),
-        _ => Error::new(word.span(), "no such rule: wrapped or floats").to_compile_error(),
+        _ => Error::new(word.span(), "numbers must be wrapped or floats").to_compile_error(),
     }
 }
 
-/// A policy of `autocast` by its word.
+/// A policy of `autocast`, by its keyword.
 fn policy(word: Option<&Ident>) -> Tokens {
     let Some(word) = word else { return quote!(::core::option::Option::None) };
     let variant = match word.to_string().as_str() {
@@ -170,7 +172,7 @@ fn policy(word: Option<&Ident>) -> Tokens {
         "widest" => quote!(Widest),
         "own" => quote!(Own),
         "refused" => quote!(Refused),
-        _ => return Error::new(word.span(), "no such policy: lower, f32, widest, own or refused").to_compile_error(),
+        _ => return Error::new(word.span(), "autocast must be lower, f32, widest, own or refused").to_compile_error(),
     };
     quote!(::core::option::Option::Some(crate::ops::AutocastPolicy::#variant))
 }

@@ -1,4 +1,4 @@
-//! The methods that are made of an operation.
+//! The methods that are generated for an operation.
 
 use super::types::{is_group, last_segment};
 use super::{Op, Param, Passing, documentation};
@@ -6,23 +6,25 @@ use proc_macro2::{Group, Span, TokenStream as Tokens, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
 use syn::{Ident, Type};
 
-/// What an operation becomes: its public methods, and the functions behind them.
+/// The generated code of an operation: its public methods, and the functions behind them.
 pub(super) struct Parts {
     pub public: Tokens,
+    /// In place of public methods, for an operation that is a function of a namespace.
+    pub functions: Tokens,
     pub bodies: Tokens,
 }
 
 impl Op {
-    /// The parts of a layer, which are all methods of its type.
+    /// The parts of a layer, all of which are methods of its type.
     pub(super) fn layer_methods(&self) -> Tokens {
-        let Parts { public, bodies } = self.parts(None);
+        let Parts { public, bodies, .. } = self.parts(None);
         quote!(#public #bodies)
     }
 
-    /// The parts of an operation. `entry` is its place in the list.
+    /// The parts of an operation, which has index `at` in the list.
     ///
-    /// The bodies are functions of their module, not methods: the compiler puts the methods of a type into one unit of code
-    /// generation, and a change of one operation would compile all of them again.
+    /// The bodies are functions of their module, not methods: the compiler puts the methods of a type into one codegen unit, and a
+    /// change of one operation would recompile all of them.
     pub(super) fn op_parts(&self, list: &Ident, at: usize) -> Parts {
         self.parts(Some((list, at)))
     }
@@ -64,19 +66,19 @@ impl Op {
         let intercepted = entry.map(|_| {
             let by = |module: Tokens| {
                 quote! {
-                    if let Some(done) = #home #intercepted_by(#this #(&#names,)* crate::#module::intercept) {
+                    if let Some(done) = #home #intercepted_by(#this #(&#names,)* crate::ops::#module::intercept) {
                         return crate::ops::typed(done);
                     }
                 }
             };
-            let (cast, batched) = (by(quote!(autocast)), by(quote!(vmap)));
+            let (cast, batched) = (by(quote!(autocast)), by(quote!(batched)));
             let has_policy = self.settings.autocast_cpu.is_some() || self.settings.autocast_cuda.is_some();
-            // What the body calls is part of the operation: nothing of it is cast.
+            // The operations that the body calls are part of it, and are not cast.
             let cast = has_policy.then(|| {
                 quote! {
-                    let _inside = if crate::autocast::is_on() {
+                    let _inside = if crate::autograd::autocast::is_on() {
                         #cast
-                        ::core::option::Option::Some(crate::autocast::off())
+                        ::core::option::Option::Some(crate::autograd::autocast::off())
                     } else {
                         ::core::option::Option::None
                     };
@@ -84,23 +86,23 @@ impl Op {
             });
             quote! {
                 #cast
-                if crate::vmap::is_used() {
+                if crate::tensor::batch::is_used() {
                     #batched
                 }
-                let __scope = crate::profile::enter(#name);
+                let __scope = crate::backend::events::enter(#name);
             }
         });
         let finished = match entry {
             Some(_) => quote! {
                 let __done = crate::error::named(#name, #home #inner(#this #(#names),*));
-                crate::profile::leave(__scope);
+                crate::backend::events::leave(__scope);
                 __done
             },
             None => quote!(crate::error::named(#name, #home #inner(#this #(#names),*))),
         };
         let body_params: Vec<_> = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: #inner)).collect();
-        // The call with its arguments converted: what intercepts it, then the body, which is compiled once for this and for calls
-        // from the list.
+        // The call with converted arguments: the interceptors, then the body, which is compiled once for this and for calls from the
+        // list.
         let begun = format_ident!("__{}_begun", sig.ident);
         let own = if self.settings.flags.iter().any(|flag| flag == "rounds") {
             let wide = format_ident!("__{}_wide", sig.ident);
@@ -138,8 +140,14 @@ impl Op {
         };
         let intercept = entry.map(|entry| self.intercept(&intercepted_by, entry));
         let bodies = quote!(#body #intercept);
-        // Only what turns arguments into those of the body is compiled where the operation is called.
-        let public = |ident: &Ident, docs: Tokens, generics: Tokens, declared: &[Tokens], passed: &[Tokens]| {
+        let is_function = self.is_function();
+        // Only the conversion of arguments is compiled at the call site.
+        let public = |ident: &Ident, docs: &Tokens, generics: &Tokens, declared: &[Tokens], passed: &[Tokens]| {
+            // The crate itself goes on calling methods.
+            let (docs, vis) = match is_function {
+                true => (quote!(#[allow(dead_code)]), quote!(pub(crate))),
+                false => (docs.clone(), quote!(#vis)),
+            };
             quote! {
                 #docs
                 #(#others)*
@@ -151,36 +159,110 @@ impl Op {
                 }
             }
         };
+        let function = |ident: &Ident, docs: &Tokens, generics: &Tokens, declared: &[Tokens], passed: &[Tokens]| {
+            let input = self.receiver.then(|| quote!(input: &crate::Tensor,));
+            let from_input = self.receiver.then(|| quote!(input,));
+            quote! {
+                #docs
+                #(#others)*
+                #[track_caller]
+                #[inline]
+                #vis fn #ident #generics (#input #(#declared),*) #output {
+                    #(#passed)*
+                    #begun(#from_input #(#names),*)
+                }
+            }
+        };
+        let short_name = self.function_name();
+        let in_place = self.in_place();
         let all = quote!(#generics);
         match self.params.split_last() {
             Some((options, required)) if options.name == "options" => {
                 let with = format_ident!("{ident}_with");
-                // Without the options their lifetime may be nobody's.
+                // Without the options, their lifetime may be unused.
                 let short = short_generics(&sig.generics, required);
                 let mut passed_short = passed(required);
                 passed_short.push(quote!(let options = ::core::default::Default::default();));
                 let kind = last_segment(&options.inner).map(|segment| segment.ident.to_string()).unwrap_or_default();
-                let doc = format!("As [`{ident}`](Self::{ident}), with options: see [`{kind}`].");
-                let example = examples(&documentation(docs), &format!("{with}("));
-                let errors = format!("As [`{ident}`](Self::{ident}); also if an option does not fit.");
-                let short = public(ident, quote!(#(#docs)*), short, &declared(required), &passed_short);
-                let long = public(
-                    &with,
-                    quote!(#[doc = #doc] #[doc = #example] #[doc = "# Errors"] #[doc = #errors]),
-                    all,
-                    &declared(&self.params),
-                    &passed(&self.params),
-                );
-                Parts { public: quote!(#short #long), bodies }
+                let (called, called_with) =
+                    if is_function { (&short_name, format_ident!("{short_name}_with")) } else { (ident, with.clone()) };
+                let link = if is_function {
+                    format!("[`{called}`]({called}())")
+                } else {
+                    format!("[`{called}`](Self::{called})")
+                };
+                let doc = format!("As {link}, with options: see [`{kind}`].");
+                let example = examples(&documentation(docs), &format!("{called_with}("));
+                let errors = format!("As {link}; also if an option does not fit.");
+                let docs = quote!(#(#docs)*);
+                let docs_with = quote!(#[doc = #doc] #[doc = #example] #[doc = "# Errors"] #[doc = #errors]);
+                let (required, params) = (declared(required), declared(&self.params));
+                let passed = passed(&self.params);
+                let first = public(ident, &docs, &short, &required, &passed_short);
+                let second = public(&with, &docs_with, &all, &params, &passed);
+                let functions = is_function.then(|| {
+                    let first = function(called, &docs, &short, &required, &passed_short);
+                    let second = function(&called_with, &docs_with, &all, &params, &passed);
+                    quote!(#first #second)
+                });
+                Parts { public: quote!(#first #second #in_place), functions: quote!(#functions), bodies }
             }
-            _ => Parts {
-                public: public(ident, quote!(#(#docs)*), all, &declared(&self.params), &passed(&self.params)),
-                bodies,
-            },
+            _ => {
+                let (docs, params, passed) = (quote!(#(#docs)*), declared(&self.params), passed(&self.params));
+                let public = public(ident, &docs, &all, &params, &passed);
+                let functions = is_function.then(|| function(&short_name, &docs, &all, &params, &passed));
+                Parts { public: quote!(#public #in_place), functions: quote!(#functions), bodies }
+            }
         }
     }
 
-    /// The name of the receiver in a function that is no method.
+    /// The method that changes the tensor.
+    fn in_place(&self) -> Option<Tokens> {
+        let flag = |name: &str| self.settings.flags.iter().any(|flag| flag == name);
+        if !flag("in_place") {
+            return None;
+        }
+        let ident = &self.method.sig.ident;
+        let required = match self.params.split_last() {
+            Some((options, required)) if options.name == "options" => required,
+            _ => &self.params[..],
+        };
+        let generics = short_generics(&self.method.sig.generics, required);
+        let declared = required.iter().map(|Param { name, public, .. }| quote!(#name: #public));
+        let names = required.iter().map(|param| &param.name);
+        let changed = format_ident!("{ident}_");
+        let name = changed.to_string();
+        // Numbers that are drawn do not depend on those that were there.
+        let by = if flag("random") { quote!(become_numbers) } else { quote!(become_result) };
+        let doc = format!("[`{ident}`](Self::{ident}) in place, as [`add_`](Self::add_) adds.");
+        let errors = format!("As [`{ident}`](Self::{ident}) and [`add_`](Self::add_).");
+        Some(quote! {
+            #[doc = #doc]
+            ///
+            /// # Errors
+            #[doc = #errors]
+            #[track_caller]
+            pub fn #changed #generics (&mut self, #(#declared),*) -> crate::Result<()> {
+                crate::error::named(#name, self.#by(#name, |x| x.#ident(#(#names),*)))
+            }
+        })
+    }
+
+    /// The path that the operation is called by in Rust.
+    pub(super) fn path(&self) -> String {
+        let module = self.settings.function.as_ref().map(ToString::to_string);
+        let module = module.map_or_else(|| "Tensor".to_string(), |module| module.replace('_', "::"));
+        format!("{module}::{}", if module == "Tensor" { self.method.sig.ident.clone() } else { self.function_name() })
+    }
+
+    /// The name of the operation in its namespace.
+    fn function_name(&self) -> Ident {
+        let name = self.method.sig.ident.to_string();
+        let short = ["linalg_", "signal_windows_"].iter().find_map(|prefix| name.strip_prefix(prefix));
+        Ident::new(short.unwrap_or(&name), self.method.sig.ident.span())
+    }
+
+    /// The name of the receiver in a free function.
     fn this(&self) -> Option<Ident> {
         self.method.sig.receiver().map(|receiver| this_at(receiver.self_token.span))
     }
@@ -231,7 +313,7 @@ fn this_at(span: Span) -> Ident {
     Ident::new("__this", span)
 }
 
-/// The body of a method as that of a function: `self` is an ordinary argument, and `Self` is `Tensor`.
+/// The body of a method as that of a free function: `self` becomes an ordinary argument, and `Self` becomes `Tensor`.
 fn with_this(body: Tokens) -> Tokens {
     let mut tokens = body.into_iter().peekable();
     let mut out = Tokens::new();
@@ -260,7 +342,7 @@ fn with_this(body: Tokens) -> Tokens {
     out
 }
 
-/// The generics that some of the parameters still use.
+/// The lifetimes that the given parameters use.
 fn short_generics(generics: &syn::Generics, params: &[Param]) -> Tokens {
     let text: String = params
         .iter()
@@ -274,7 +356,7 @@ fn short_generics(generics: &syn::Generics, params: &[Param]) -> Tokens {
     if used.is_empty() { quote!() } else { quote!(<#(#used),*>) }
 }
 
-/// The examples of a documentation that have this text in them, as paragraphs.
+/// The examples in a documentation that contain this text, as paragraphs.
 fn examples(docs: &str, text: &str) -> String {
     let blocks = docs.split("```").skip(1).step_by(2).filter(|block| block.contains(text));
     let paragraph = |block: &str| format!("\n```{block}```\n");

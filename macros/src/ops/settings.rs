@@ -1,15 +1,16 @@
-//! What `#[op(..)]` takes; the top of `ops.rs` says what it means.
+//! The arguments of `#[op(..)]`; see the top of `ops.rs`.
 
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Expr, Ident, Lit, LitStr, Result, Token};
 
-/// What stands in `#[op(..)]`.
+/// The arguments of `#[op(..)]`.
 #[derive(Default)]
 pub(super) struct Settings {
     pub(super) name: Option<LitStr>,
     pub(super) samples: Option<Expr>,
     pub(super) errors: Option<Expr>,
+    pub(super) function: Option<Ident>,
     pub(super) derivative: Option<Ident>,
     pub(super) outputs: Vec<Ident>,
     pub(super) aliases: Vec<LitStr>,
@@ -26,7 +27,8 @@ impl Parse for Settings {
         while !input.is_empty() {
             let key: Ident = input.parse()?;
             match key.to_string().as_str() {
-                "view" | "random" | "reads_layout" | "batch" | "full_precision" | "in_f64" | "rounds" => {
+                "view" | "in_place" | "in_place_by_hand" | "random" | "reads_layout" | "batch" | "full_precision"
+                | "in_f64" | "rounds" => {
                     settings.flags.push(key);
                 }
                 name => {
@@ -35,6 +37,7 @@ impl Parse for Settings {
                         "name" => settings.name = Some(input.parse()?),
                         "samples" => settings.samples = Some(input.parse()?),
                         "errors" => settings.errors = Some(input.parse()?),
+                        "function" => settings.function = Some(input.parse()?),
                         "derivative" => settings.derivative = Some(input.parse()?),
                         "tolerance" => settings.tolerance = Some(input.parse()?),
                         "autocast" => {
@@ -57,7 +60,7 @@ impl Parse for Settings {
                             settings.aliases =
                                 Punctuated::<LitStr, Token![,]>::parse_terminated(&inner)?.into_iter().collect();
                         }
-                        _ => return Err(Error::new(key.span(), "no such setting of an operation")),
+                        _ => return Err(Error::new(key.span(), "unknown setting of an operation")),
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! What the types of arguments say.
+//! The types of arguments.
 
 use super::Passing;
 use proc_macro2::Span;
@@ -28,7 +28,7 @@ pub(super) fn inner_type(declared: &Type) -> (Type, Passing) {
     }
 }
 
-/// Whether a type stands for several parameters.
+/// Whether an argument of this type is several parameters.
 pub(super) fn is_group(ty: &Type) -> bool {
     last_segment(ty).is_some_and(|last| last.ident == "ReduceDims" || last.ident.to_string().ends_with("Options"))
 }
@@ -40,7 +40,7 @@ pub(super) fn last_segment(ty: &Type) -> Option<&syn::PathSegment> {
     }
 }
 
-/// A type with all its lifetimes `'static`, to ask for its constants.
+/// A type with all its lifetimes `'static`, to access its constants.
 pub(super) fn with_static(ty: &Type) -> Type {
     let mut ty = ty.clone();
     make_static(&mut ty);

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import sys as _sys
 
-from .. import _aliases
+from .._core import aliases as _aliases
 from .. import _cotangent as _c
 from .._cotangent import Gradients, RemovableHandle, Tape, Tensor  # noqa: F401
-from .._modes import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
+from .._core.modes import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 
 _ops = _c._functions
 

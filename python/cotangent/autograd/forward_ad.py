@@ -22,7 +22,7 @@ import collections
 
 from .. import _cotangent as _c
 from .._cotangent import Tensor
-from .._modes import enable_grad
+from .._core.modes import enable_grad
 
 _ops = _c._functions
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from .. import _cotangent as _c
 from .._cotangent import Tensor
-from .._modes import enable_grad
+from .._core.modes import enable_grad
 from . import grad
 
 _ops = _c._functions

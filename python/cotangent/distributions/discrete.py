@@ -6,7 +6,7 @@ import math
 
 from .. import _cotangent as _c
 from .._cotangent import Tensor
-from .._modes import no_grad
+from .._core.modes import no_grad
 from .distribution import NOT_NEGATIVE, REAL, UNIT, Distribution, limited, log_odds, probabilities, tensors
 
 _ops = _c._functions

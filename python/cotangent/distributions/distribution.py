@@ -6,8 +6,8 @@ import math
 
 from .. import _cotangent as _c
 from .._cotangent import Tensor
-from .._modes import no_grad
-from .._size import Size
+from .._core.modes import no_grad
+from .._core.size import Size
 
 _ops = _c._functions
 

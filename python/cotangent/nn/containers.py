@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 
 from .._cotangent import Tensor
-from .._dtypes import _type_name
+from .._core.dtypes import _type_name
 from .module import Module
 from .parameter import Parameter
 

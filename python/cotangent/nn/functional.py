@@ -6,8 +6,8 @@ import inspect
 import warnings
 
 from .. import _cotangent as _c
-from .._forms import ctc_loss  # noqa: F401
-from .._modes import no_grad
+from .._core.forms import ctc_loss  # noqa: F401
+from .._core.modes import no_grad
 
 _ops = _c._functions
 

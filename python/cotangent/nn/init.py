@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from .. import _cotangent as _c
-from .._modes import no_grad
+from .._core.modes import no_grad
 
 _ops = _c._functions
 

@@ -6,7 +6,7 @@ import inspect
 import math
 
 from .. import _cotangent as _c
-from .. import _forms
+from .._core import forms as _forms
 from . import _shown
 from .layers import CLASSES, _arguments, _signature
 from .module import Module

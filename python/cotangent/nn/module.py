@@ -7,7 +7,7 @@ from collections import OrderedDict, namedtuple
 
 from .. import _cotangent as _c
 from .._cotangent import Tensor
-from .._modes import no_grad
+from .._core.modes import no_grad
 from .hooks import Hooked, RemovableHandle  # noqa: F401
 from .parameter import Buffer, Parameter
 
@@ -362,7 +362,7 @@ class Module(Hooked):
 
     def type(self, dst_type):
         """Casts parameters and buffers to a dtype, a type of tensors, or the name of one."""
-        from .._dtypes import _dtype_of
+        from .._core.dtypes import _dtype_of
 
         return self._apply(lambda x: x.to(_dtype_of(dst_type)))
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys as _sys
 
-from .. import _aliases
+from .._core import aliases as _aliases
 from . import lr_scheduler, optimizer, swa_utils  # noqa: F401
 from .optimizer import Optimizer  # noqa: F401
 

@@ -8,7 +8,7 @@ from collections import OrderedDict, defaultdict
 
 from .. import _cotangent as _c
 from .._cotangent import Tensor
-from .._modes import enable_grad
+from .._core.modes import enable_grad
 
 # PyTorch's names, and its arguments that are several of ours.
 _NAMES = {"Sgd": "SGD", "Lbfgs": "LBFGS", "Lamb": "LAMB"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 from .. import _cotangent as _c
-from .._modes import no_grad
+from .._core.modes import no_grad
 from ..nn.module import Module
 from .lr_scheduler import SWALR  # noqa: F401
 

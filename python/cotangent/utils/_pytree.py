@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-from .._pytree import *  # noqa: F403
-from .._pytree import _broadcast_to_and_flatten  # noqa: F401
+from .._core.pytree import *  # noqa: F403
+from .._core.pytree import _broadcast_to_and_flatten  # noqa: F401

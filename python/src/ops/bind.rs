@@ -1,4 +1,4 @@
-//! The arguments of a call, by position and by name, as those of the operation.
+//! Binds positional and keyword arguments to the parameters of an operation.
 
 use super::convention::Given;
 use super::entry::{Entry, Param, entry};
@@ -15,7 +15,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
-/// The arguments of a call in order, and the object that comes first.
+/// The arguments of a call in order, and the first tensor object.
 pub struct Bindings<'py> {
     pub args: Vec<Arg>,
     pub first: Option<Bound<'py, PyTensor>>,
@@ -97,17 +97,12 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
                 if object(pointer).is_none() {
                     continue;
                 }
-                return Err(PyTypeError::new_err(format!(
-                    "{op}() gives a new tensor and takes no out: use the result"
-                )));
+                return Err(PyTypeError::new_err(format!("{op}() does not support out: use the result")));
             }
             // PyTorch writes some of them in capitals: UPLO.
             let Some(at) = entry.position(name).or_else(|| entry.position(&name.to_ascii_lowercase())) else {
                 let known: Vec<&str> = params.iter().map(|param| shown(param.name)).collect();
-                return Err(PyTypeError::new_err(format!(
-                    "{op}() has no parameter {name}: there are {}",
-                    known.join(", ")
-                )));
+                return Err(PyTypeError::new_err(format!("{op}() has no parameter {name}, only {}", known.join(", "))));
             };
             if args[at].is_some() {
                 return Err(PyTypeError::new_err(format!("{op}() got {name} twice")));
@@ -117,7 +112,7 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
             args[at] = Some(arg);
         }
     }
-    // PyTorch's `dim=()` reduces all dimensions, but for these two, by place or by name.
+    // PyTorch's `dim=()` reduces all dimensions, except for these two.
     if matches!(op, "all" | "any") {
         none_of_them |= entry.position("dim").and_then(|at| args[at].as_ref()).is_some_and(is_empty);
     }
@@ -138,7 +133,7 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
             Err(Fault { op, name, wanted, given: none.bind(py) }.into())
         }
         (Some(arg), _) => Ok(arg),
-        (None, None) => Err(PyTypeError::new_err(format!("{op}() misses the argument {}", shown(param.name)))),
+        (None, None) => Err(PyTypeError::new_err(format!("{op}() is missing the argument {}", shown(param.name)))),
     };
     let mut args = args.into_iter().zip(params).map(fill).collect::<PyResult<Vec<Arg>>>()?;
     // In the standard `axis=()` reduces no dimension.
@@ -155,8 +150,8 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
     Ok(Bindings { args: numbers_beside(entry, args)?, first })
 }
 
-/// The default dtype for a function that makes a tensor of floats, if it is not the crate's. Functions that make integers, and
-/// those whose arguments are integers or have a dtype of their own, keep theirs.
+/// The default dtype for a function that creates a tensor of floats, if it is not the crate's default. Functions that create
+/// integers, and those whose arguments are integers or tensors, keep theirs.
 fn default_made(entry: &Entry, args: &[Option<Arg>]) -> Option<DType> {
     let default = dtype::other_default()?;
     let given = || args.iter().flatten();
@@ -168,7 +163,7 @@ fn default_made(entry: &Entry, args: &[Option<Arg>]) -> Option<DType> {
     if !matches!(entry.op.name, "full" | "arange") {
         return Some(default);
     }
-    // Their dtype is that of the numbers: of `full` the last one before the dtype.
+    // Their dtype is that of the numbers; for `full`, of the last one.
     let mut numbers: Vec<_> =
         given().filter_map(|arg| if let Arg::Scalar(number) = arg { Some(*number) } else { None }).collect();
     if entry.op.name == "full" {
@@ -189,24 +184,24 @@ fn shown(name: &'static str) -> &'static str {
     if name == "self" { "input" } else { name }
 }
 
-/// Numbers in the place of tensors, as in `add(1, x)`, become tensors beside the others.
+/// Converts numbers in the place of tensors, as in `add(1, x)`, to tensors.
 fn numbers_beside(entry: &Entry, mut args: Vec<Arg>) -> PyResult<Vec<Arg>> {
     let is_number = |(arg, param): (&Arg, &Param)| param.kind == ArgKind::Tensor && matches!(arg, Arg::Scalar(_));
     if !args.iter().zip(&entry.params).any(is_number) {
         return Ok(args);
     }
-    // A mask, as that of `where`, says nothing of the numbers' dtype if there is another tensor.
+    // A mask, as in `where`, does not determine the dtype if there is another tensor.
     let tensors = || args.iter().filter_map(|arg| if let Arg::Tensor(x) = arg { Some(x) } else { None });
     let Some(beside) = tensors().find(|x| x.dtype() != DType::Bool).or(tensors().next()) else {
-        return Err(PyTypeError::new_err(format!("{}: none of the arguments is a Tensor", entry.op.name)));
+        return Err(PyTypeError::new_err(format!("{}: at least one argument must be a Tensor", entry.op.name)));
     };
     let mut dtype = if entry.op.in_f64 { DType::F64 } else { beside.dtype() };
-    // A number next to floats of several dtypes is rounded to the widest of them, which is that of the result.
+    // With floats of several dtypes, a number is rounded to the promoted dtype, which is that of the result.
     for other in tensors().map(Tensor::dtype).filter(|other| other.is_float() || other.is_complex()) {
         dtype = dtype.promote(other).or_raise()?;
     }
     let beside = (dtype, beside.device());
-    // Rounded quotients of integers are integers.
+    // Rounded quotients of integers stay integers.
     let rounded =
         entry.position("rounding_mode").is_some_and(|at| matches!(&args[at], Arg::Text(mode) if mode != "none"));
     let rule = if rounded { Numbers::Elements } else { entry.op.numbers };
@@ -218,16 +213,16 @@ fn numbers_beside(entry: &Entry, mut args: Vec<Arg>) -> PyResult<Vec<Arg>> {
     Ok(args)
 }
 
-/// Arguments that PyTorch's functions take beside those of the operation.
+/// PyTorch's additional arguments.
 pub struct Extras {
-    /// What is left of the arguments by name.
+    /// The remaining keyword arguments.
     named: Vec<*mut ffi::PyObject>,
     names: Py<PyTuple>,
     requires_grad: bool,
     generator: Option<Py<PyAny>>,
 }
 
-/// The arguments that tell of what all tensors are here: `layout`, `pin_memory` and `memory_format` are taken, and change nothing.
+/// Whether an argument is accepted without effect: `layout`, `pin_memory` or `memory_format`.
 fn is_ignored(entry: &Entry, name: &str) -> bool {
     match name {
         "layout" | "pin_memory" => entry.makes,
@@ -236,14 +231,14 @@ fn is_ignored(entry: &Entry, name: &str) -> bool {
     }
 }
 
-/// The arguments `requires_grad` of functions that make tensors and `generator` of those that draw numbers, if there are any.
+/// Extracts `requires_grad` of functions that create tensors and `generator` of random functions, if there are any.
 pub fn extras(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Option<Extras>> {
     if given.names.is_null() {
         return Ok(None);
     }
     let entry = entry(number);
     let makes = entry.makes;
-    // Most operations take none of them.
+    // Most operations take none of these.
     if !makes && !entry.op.random && !is_ignored(entry, "memory_format") {
         return Ok(None);
     }
@@ -291,7 +286,7 @@ impl Extras {
             Some(object) => {
                 let object = object.bind(py);
                 let (seed, offset) = object.getattr("_state").and_then(|state| state.extract()).map_err(|_| {
-                    PyTypeError::new_err(format!("generator should be a Generator, not {}", args::type_name(object)))
+                    PyTypeError::new_err(format!("generator must be a Generator, got {}", args::type_name(object)))
                 })?;
                 let mut generator = Generator::from_state(seed, offset);
                 let made = cotangent::with_generator(&mut generator, || f(&given));

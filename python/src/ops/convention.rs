@@ -1,4 +1,4 @@
-//! How the interpreter calls a built-in function: one function for each number of the list, with the same convention.
+//! The calling convention of built-in functions: one function for each index of the list.
 
 use super::{call, change};
 use pyo3::exceptions::PyRuntimeError;
@@ -6,7 +6,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What Python passes to a built-in function: arguments by position, and then those by name.
+/// The arguments of a built-in function: positional ones, then keyword ones.
 pub struct Given<'a> {
     pub own: Option<*mut ffi::PyObject>,
     pub args: &'a [*mut ffi::PyObject],
@@ -16,21 +16,21 @@ pub struct Given<'a> {
 
 impl Given<'static> {
     /// # Safety
-    /// The arguments are those that the interpreter passes to a function with this convention, and it is used during the call
-    /// alone.
+    /// The arguments are those that the interpreter passes to a function with this convention, and the value is used only
+    /// during the call.
     unsafe fn new(
         own: Option<*mut ffi::PyObject>,
         args: *const *mut ffi::PyObject,
         count: ffi::Py_ssize_t,
         names: *mut ffi::PyObject,
     ) -> Given<'static> {
-        // SAFETY: what is not null is a tuple of names.
+        // SAFETY: a non-null value is a tuple of names.
         let named = if names.is_null() { 0 } else { unsafe { ffi::PyTuple_Size(names) } };
         let (count, named) = (count.max(0).unsigned_abs(), named.max(0).unsigned_abs());
         let all: &'static [*mut ffi::PyObject] = if args.is_null() || count + named == 0 {
             &[]
         } else {
-            // SAFETY: the interpreter passes an array of as many objects, which live as long as the call.
+            // SAFETY: the interpreter passes an array of this many objects, which live as long as the call.
             unsafe { std::slice::from_raw_parts(args, count + named) }
         };
         let (args, named) = all.split_at(count.min(all.len()));
@@ -45,7 +45,7 @@ pub type Function = unsafe extern "C" fn(
     *mut ffi::PyObject,
 ) -> *mut ffi::PyObject;
 
-/// Calls from Python end here: an error becomes an exception, and so does a panic.
+/// The entry point of calls from Python. Errors and panics become exceptions.
 unsafe fn enter(
     given: impl FnOnce() -> Given<'static>,
     f: impl FnOnce(Python<'_>, &Given<'_>) -> PyResult<Py<PyAny>>,
@@ -54,7 +54,7 @@ unsafe fn enter(
         let error = match catch_unwind(AssertUnwindSafe(|| f(py, &given()))) {
             Ok(Ok(result)) => return result.into_ptr(),
             Ok(Err(error)) => error,
-            Err(_) => PyRuntimeError::new_err("an internal error: this is a defect of cotangent"),
+            Err(_) => PyRuntimeError::new_err("internal error: this is a bug in cotangent"),
         };
         error.restore(py);
         std::ptr::null_mut()
@@ -91,7 +91,7 @@ unsafe extern "C" fn changing<const N: usize>(
     unsafe { enter(|| Given::new(Some(own), args, count, names), |py, given| change(py, N, given)) }
 }
 
-/// Sixteen functions, each with its number.
+/// Sixteen functions with consecutive indices.
 macro_rules! sixteen {
     ($f:ident, $from:expr) => {
         [
@@ -115,7 +115,7 @@ macro_rules! sixteen {
     };
 }
 
-/// One function for each number below 1024: Python does not say which of them it calls.
+/// A function for each index below 1024, as Python does not pass the index.
 macro_rules! numbered {
     ($f:ident) => {
         numbered!(@ $f 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31

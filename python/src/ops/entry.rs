@@ -1,4 +1,4 @@
-//! What the package knows of an operation beyond its entry in the list: its in-place form, signature and documentation.
+//! Properties of operations for Python: in-place forms, signatures and documentation.
 
 use cotangent::Scalar;
 use cotangent::ops::{self, Arg, ArgKind, Op};
@@ -6,25 +6,25 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::sync::LazyLock;
 
-/// What is known of an operation beyond its entry in the list.
+/// The properties of an operation for Python.
 pub struct Entry {
     pub op: &'static Op,
     pub params: Vec<Param>,
-    /// Whether a result may share the memory of the first argument, as a view that is seen through.
+    /// Whether a result may be a view of the first argument.
     pub shows: bool,
-    /// Whether a result is a copy for the caller, even where the operation gives a view.
+    /// Whether results are copies, even if the operation gives a view.
     pub copies: bool,
-    /// Whether it is its own inverse of complex tensors, which it shows as a view that is computed.
+    /// Whether it is its own inverse on complex tensors, which makes its result a computed view.
     pub inverts: bool,
-    /// Whether its result may be the first argument itself, as an object.
+    /// Whether it may return the first argument, as the same object.
     pub returns: bool,
-    /// The only name, of an entry for one of an operation's other names.
+    /// For an entry of an alias, the alias.
     pub alias: Option<&'static str>,
-    /// Whether it makes a tensor of its own, which may be asked to require a gradient.
+    /// Whether it creates a tensor, and so takes `requires_grad`.
     pub makes: bool,
     /// The name of its in-place form, if it has one.
     pub in_place: Option<&'static str>,
-    /// The class of several results.
+    /// The named tuple of several results.
     pub class: PyOnceLock<Py<PyAny>>,
 }
 
@@ -32,11 +32,11 @@ pub struct Param {
     pub name: &'static str,
     pub kind: ArgKind,
     pub default: Option<fn() -> Arg>,
-    /// Whether its items may be given one by one, as in `x.reshape(2, 3)`.
+    /// Whether its items may be separate arguments, as in `x.reshape(2, 3)`.
     pub spread: bool,
 }
 
-/// Operations that give their argument itself, or a view of it, where that is possible.
+/// Operations that return their argument, or a view of it, if possible.
 const SOMETIMES_VIEWS: &str =
     "reshape reshape_as flatten contiguous to_dtype to_device positive conj adjoint view_as_complex";
 
@@ -46,23 +46,12 @@ const COPIES: &str = "flip fliplr flipud rot90";
 /// Operations that are their own inverses.
 const INVERSES: &str = "conj adjoint";
 
-/// Operations that give their argument itself where there is nothing to do.
+/// Operations that return their argument if there is nothing to do.
 const RETURNS: &str = "\
     contiguous positive conj real sum_to_size atleast_1d atleast_2d atleast_3d dropout dropout1d dropout2d dropout3d \
     alpha_dropout feature_dropout feature_alpha_dropout";
 
-/// Operations with an in-place form, `add_` of `add`: those that PyTorch has one of.
-const IN_PLACE: &str = "\
-    abs acos acosh add addbmm addcdiv addcmul addmm addmv addr asin asinh atan atan2 atanh baddbmm bernoulli \
-    bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cauchy ceil clamp \
-    clamp_max clamp_min conj copysign cos cosh cumprod cumsum deg2rad digamma div erf erfc erfinv exp exp2 expm1 \
-    eq exponential fill float_power floor floor_divide fmod frac gcd ge geometric gt heaviside hypot i0 igamma igammac \
-    index_add index_copy index_fill index_put index_reduce lcm ldexp le lerp lgamma log log10 log1p log2 log_normal \
-    logical_and logical_not logical_or logical_xor logit lt masked_fill masked_scatter mul mvlgamma nan_to_num ne neg \
-    nextafter normal polygamma pow put rad2deg reciprocal relu remainder renorm round rsqrt scatter scatter_add \
-    scatter_reduce sgn sigmoid sign sin sinc sinh sqrt square sub tan tanh tril triu trunc uniform xlogy";
-
-/// The other names under which some parameters are known.
+/// Alternative names of parameters.
 const ALSO: &[(&str, &[&str])] = &[
     ("axis", &["dim", "dims"]),
     ("axes", &["dims", "dim"]),
@@ -83,7 +72,7 @@ const ALSO: &[(&str, &[&str])] = &[
     ("split_size_or_sections", &["split_size", "split_sizes"]),
     ("LU_pivots", &["pivots"]),
     ("tensor", &["other", "self"]),
-    // What PyTorch calls the first argument of some functions.
+    // PyTorch's names of the first argument of some functions.
     ("A", &["self"]),
     ("B", &["self"]),
     ("L", &["self"]),
@@ -105,18 +94,18 @@ const ALSO: &[(&str, &[&str])] = &[
     ("y", &["self"]),
 ];
 
-/// Functions that are the array API standard's as they are, and show its names of parameters.
+/// Functions that match the array API standard, and are shown with its parameter names.
 const STANDARD: &str = "\
     all any argmax argmin argsort count_nonzero fft fftn fftshift hfft ifft ifftn ifftshift ihfft irfft irfftn \
     linalg_cross linalg_vecdot linalg_vector_norm max mean min rfft rfftn roll stack std tril triu var \
     linalg_cholesky linalg_eigh linalg_svd linalg_qr matmul where clamp isin zeros ones full expand permute";
 
-/// Whether a list of words has this one.
+/// Whether a list of words contains a name.
 fn is_in(list: &str, name: &str) -> bool {
     list.split(' ').any(|word| word == name)
 }
 
-/// The operations of the list in its order, and then those of their other names that promise a copy.
+/// The operations of the list in order, and then their aliases that promise a copy.
 pub static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     let copies = ops::list().iter().flat_map(|op| {
         let aliases = op.aliases.iter().copied().filter(|alias| is_copy(alias));
@@ -125,12 +114,12 @@ pub static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     ops::list().iter().map(|op| Entry::new(op)).chain(copies).collect()
 });
 
-/// Whether another name of an operation that may give a view promises a copy.
+/// Whether an alias of an operation that may give a view promises a copy.
 pub fn is_copy(alias: &str) -> bool {
     alias.ends_with("_copy") || alias == "conj_physical"
 }
 
-/// The operation of this number in the list.
+/// The operation at an index of the list.
 #[inline]
 pub fn entry(number: usize) -> &'static Entry {
     &ENTRIES[number]
@@ -161,7 +150,7 @@ impl Entry {
         });
         let copies = is_in(COPIES, op.name);
         let shows = !copies && (op.view || is_in(SOMETIMES_VIEWS, op.name));
-        let in_place = is_in(IN_PLACE, op.name).then(|| &*format!("{}_", op.name).leak());
+        let in_place = op.in_place.then(|| &*format!("{}_", op.name).leak());
         let named = |name: &str| given.iter().any(|param| param.name == name);
         let makes = named("dtype") && (!named("self") || op.name.ends_with("_like"));
         Entry {
@@ -191,7 +180,7 @@ impl Entry {
         })
     }
 
-    /// The names and defaults as Python writes them, of a method or of a function.
+    /// The signature in Python's syntax, of a method or of a function.
     pub fn signature(&self, method: bool) -> String {
         let standard = !method && is_in(STANDARD, self.op.name);
         let one = |param: &Param| {
@@ -208,7 +197,7 @@ impl Entry {
                 "self" if self.op.name == "searchsorted" => "sorted_sequence",
                 "size" if standard => "shape",
                 "self" => "input",
-                // Words of Python's.
+                // Python keywords.
                 "from" => "from_",
                 "lambda" => "lambda_",
                 name => name,
@@ -227,7 +216,7 @@ impl Entry {
     }
 }
 
-/// A default as Python writes it.
+/// A default in Python's syntax.
 pub fn python(arg: &Arg) -> String {
     match arg {
         Arg::Scalar(Scalar::F64(x)) if x.is_infinite() => (if *x > 0.0 { "1e999" } else { "-1e999" }).to_string(),
@@ -240,7 +229,7 @@ pub fn python(arg: &Arg) -> String {
     }
 }
 
-/// The part of a documentation that is not about Rust: its examples are, and how it fails.
+/// The documentation without its Rust examples and the section on errors.
 pub fn docs(text: &str) -> String {
     let mut lines = Vec::new();
     let mut code = false;
@@ -261,7 +250,7 @@ pub fn docs(text: &str) -> String {
     text.trim().to_string()
 }
 
-/// A line without the targets of its links.
+/// A line without link targets.
 fn plain(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line;

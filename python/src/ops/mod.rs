@@ -1,7 +1,7 @@
-//! Functions and methods for the operations of the list: made when the module is imported, so that there is one list.
+//! Functions and methods for the operations of the list, made when the module is imported.
 //!
-//! Each is a built-in function of Python's own kind, with a docstring and a signature. What it is called with arrives at one
-//! function for all of them, `call`, with the operation's number in the list.
+//! Each is a built-in function with a docstring and a signature. All calls arrive at one function, `call`, with the index of
+//! the operation in the list.
 
 mod bind;
 mod convention;
@@ -24,7 +24,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::ffi::CString;
 
-/// Whether a call may take long, so that other threads of Python's should run meanwhile.
+/// Whether a call may take long, so that it should release the interpreter.
 fn is_long(args: &[Arg]) -> bool {
     let mut any = false;
     for arg in args {
@@ -43,7 +43,7 @@ fn run(py: Python<'_>, entry: &Entry, args: &[Arg]) -> PyResult<Vec<Tensor>> {
     error::placed(py, run).or_raise()
 }
 
-/// The arguments of an operation that gave floats for integers, in the default dtype of floats; `None` of all others.
+/// For an operation that gave floats for integers, its arguments in the default float dtype; else `None`.
 fn of_integers(entry: &Entry, args: &[Arg], results: &[Tensor], default: DType) -> PyResult<Option<Vec<Arg>>> {
     let floats = results.iter().any(|x| matches!(x.dtype(), DType::F32 | DType::C64));
     let named = args.iter().any(|arg| matches!(arg, Arg::DType(_) | Arg::Tensors(_)));
@@ -73,8 +73,8 @@ fn call(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<PyAny>>
     }
 }
 
-/// The same by a class of Python's that knows operations, as that of sparse tensors, if one of the arguments is of such a class:
-/// its `_operation(name, args, kwargs)` is called.
+/// Dispatches to `_operation(name, args, kwargs)` of a Python class, as that of sparse tensors, if one of the arguments has
+/// such a class.
 #[cold]
 fn by_another_class(py: Python<'_>, number: usize, given: &Given<'_>, fault: PyErr) -> PyResult<Py<PyAny>> {
     // SAFETY: the interpreter's objects live as long as the call.
@@ -123,7 +123,7 @@ fn call_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<P
     let mut object = |output: usize, result: Tensor| match &base {
         Some((first, x)) if entry.returns && result.is_same(x) => Ok(first.clone().unbind()),
         Some((first, x)) if entry.shows && result.shares_memory(x) => {
-            // A single result takes the arguments along.
+            // A single result takes the arguments without a copy.
             let args = if single { std::mem::take(&mut args) } else { args.clone() };
             PyTensor::view(first, result, Step::Op { number, args, output })
         }
@@ -140,7 +140,7 @@ fn call_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<P
         }
         return Ok(object(0, result)?.into_any());
     }
-    // PyTorch's `unique` gives one tensor unless more are asked for.
+    // PyTorch's `unique` returns one tensor unless more are requested.
     let asked = entry.params.iter().any(|param| param.name == "return_inverse");
     if asked
         && results.len() == 1
@@ -157,7 +157,7 @@ fn call_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<P
     Ok(class.bind(py).call1(objects)?.unbind())
 }
 
-/// The name that PyTorch has for a result: matrices are capitals.
+/// PyTorch's name of a result: matrices are capitals.
 fn field(name: &str) -> &str {
     const MATRICES: [(&str, &str); 11] = [
         ("p", "P"),
@@ -175,7 +175,7 @@ fn field(name: &str) -> &str {
     MATRICES.iter().find(|(own, _)| *own == name).map_or(name, |(_, matrix)| matrix)
 }
 
-/// The class of several results, by their names.
+/// The named tuple of several results.
 pub fn named_tuple(py: Python<'_>, name: &str, fields: &[&str]) -> PyResult<Py<PyAny>> {
     let fields = PyList::new(py, fields.iter().map(|name| field(name)))?;
     let options = PyDict::new(py);
@@ -190,7 +190,7 @@ fn change_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py
         return Err(PyTypeError::new_err(format!("{} has no in-place form", entry.op.name)));
     };
     let long = is_long(&args);
-    // Nothing but the variable may hold the value while it is changed.
+    // Only the variable may hold the value while it is changed, else it is copied.
     args[0] = Arg::None;
     let object = first.get();
     let change = |x: &mut Tensor| {
@@ -207,7 +207,7 @@ fn change_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py
     Ok(first.into_any().unbind())
 }
 
-/// A definition of a built-in function, which lives as long as the process.
+/// The definition of a built-in function, which lives as long as the process.
 fn definition(name: &str, text: &str, function: Function) -> PyResult<*mut ffi::PyMethodDef> {
     let name = CString::new(name)?.into_raw();
     let text = CString::new(text.replace('\0', ""))?.into_raw();
@@ -216,7 +216,7 @@ fn definition(name: &str, text: &str, function: Function) -> PyResult<*mut ffi::
     Ok(Box::into_raw(Box::new(ffi::PyMethodDef { ml_name: name, ml_meth: meth, ml_flags: flags, ml_doc: text })))
 }
 
-/// The names of an operation that Python can have.
+/// The names of an operation in Python.
 fn names(entry: &'static Entry) -> impl Iterator<Item = &'static str> {
     let names = std::iter::once(entry.op.name).chain(entry.op.aliases.iter().copied());
     let own = move |name: &&str| match entry.alias {
@@ -226,7 +226,7 @@ fn names(entry: &'static Entry) -> impl Iterator<Item = &'static str> {
     names.filter(own)
 }
 
-/// Attributes that the class has by itself: properties, and what differs from the operation.
+/// Attributes that the class defines: properties, and methods that differ from the operation.
 const OWN: [&str; 4] = ["to", "T", "mH", "H"];
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -306,11 +306,11 @@ fn _ops(py: Python<'_>) -> PyResult<Py<PyList>> {
     Ok(all.unbind())
 }
 
-/// The calls that tests make of an operation: lists of arguments, in order.
+/// The sample calls of an operation: lists of arguments.
 #[cfg(feature = "samples")]
 #[pyfunction]
 fn _samples(py: Python<'_>, name: &str) -> PyResult<Py<PyList>> {
-    let op = cotangent::ops::find(name).ok_or_else(|| PyTypeError::new_err(format!("there is no operation {name}")))?;
+    let op = cotangent::ops::find(name).ok_or_else(|| PyTypeError::new_err(format!("unknown operation {name}")))?;
     let all = PyList::empty(py);
     for sample in op.samples().or_raise()? {
         let args = PyList::empty(py);
@@ -322,7 +322,7 @@ fn _samples(py: Python<'_>, name: &str) -> PyResult<Py<PyList>> {
     Ok(all.unbind())
 }
 
-/// An argument as an object of Python's; what has none is its text.
+/// An argument as a Python object, or as text if there is none.
 pub fn object(py: Python<'_>, arg: &Arg) -> PyResult<Py<PyAny>> {
     Ok(match arg {
         Arg::None => py.None(),

@@ -4,7 +4,6 @@ use super::elementwise::random;
 use super::linalg::{decompose, matmul};
 use super::nn::{attention, channels, conv, lstm, optim, pool, rows};
 use super::{index, reduce};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::elementwise::source::{Array, Compute, Input, Line, Program, opening};
 use crate::backend::cuda::runtime::call::KernelSource;
 use crate::backend::cuda::runtime::compile::{compile_with, present, version};
@@ -190,7 +189,7 @@ fn every_cast_compiles() -> Result<()> {
                 dtype,
             };
             let program = Program {
-                compute: compute_dtype(from),
+                compute: from.compute_dtype(),
                 wide,
                 pack: 4,
                 reads: vec![
@@ -206,7 +205,7 @@ fn every_cast_compiles() -> Result<()> {
                     .collect(),
                 params: 0,
             };
-            let source = opening(compute_dtype(from), wide) + &program.kernel();
+            let source = opening(from.compute_dtype(), wide) + &program.kernel();
             compiles(&format!("casts of {from}"), &source, ARCHITECTURE, false);
         }
     }

@@ -1,4 +1,4 @@
-//! Formulas of complex numbers, as formulas of their parts.
+//! Formulas of complex numbers as formulas of their real and imaginary parts.
 
 use super::formula::{Formula, Inst, Sym, SymMask, build_all};
 use super::functions::{self as f, Function, Meaning, Real};
@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::f64::consts::{FRAC_PI_2, LN_2, LN_10};
 use std::sync::{Mutex, PoisonError};
 
-/// The formulas of the real and the imaginary part. Their inputs are those of the whole, where each that is complex stands
-/// for two: its real and its imaginary part.
+/// The formulas of the real and the imaginary part. Their inputs are those of the complex formula, with each complex input
+/// replaced by its real and its imaginary part.
 #[derive(Clone, Copy)]
 pub(crate) struct ComplexFormula {
     pub re: &'static Formula,
@@ -16,7 +16,7 @@ pub(crate) struct ComplexFormula {
 }
 
 impl ComplexFormula {
-    /// The parts of a formula some of whose inputs are complex, or the name of a function that complex numbers do not have.
+    /// The parts of a formula with complex inputs, or the name of a function that is not defined for complex numbers.
     pub fn of(formula: &'static Formula, complex: &[bool]) -> Result<ComplexFormula, &'static str> {
         type Known = HashMap<(usize, Vec<bool>), Result<ComplexFormula, &'static str>>;
         static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
@@ -26,7 +26,7 @@ impl ComplexFormula {
     }
 }
 
-/// A complex number in a formula: its parts.
+/// A complex number in a formula, as its parts.
 #[derive(Clone, Copy)]
 struct Pair {
     re: Sym,
@@ -46,14 +46,14 @@ fn take_apart(formula: &'static Formula, complex: &[bool]) -> Result<ComplexForm
         let inputs = complex.iter().map(|&complex| if complex { 2 } else { 1 }).sum();
         match missing {
             Some(name) => Err(name),
-            // Made once for each formula, and kept: what is deferred refers to it.
+            // Created once for each formula and kept, since deferred steps refer to it.
             None => Ok(&*Box::leak(Box::new(Formula::of_steps(formula.name.clone(), inputs, steps)))),
         }
     };
     Ok(ComplexFormula { re: part(|pair| pair.re)?, im: part(|pair| pair.im)? })
 }
 
-/// The result of the steps, on symbols for the parts of the inputs.
+/// Evaluates the steps on symbols for the parts of the inputs.
 fn trace(steps: &[Inst], complex: &[bool]) -> Result<Pair, &'static str> {
     let first: Vec<usize> = complex
         .iter()
@@ -87,8 +87,8 @@ fn trace(steps: &[Inst], complex: &[bool]) -> Result<Pair, &'static str> {
     values.last().copied().ok_or("nothing")
 }
 
-/// Arithmetic with a constant of the formula, which is real: nothing is added to the imaginary part, so that the sign of its zero,
-/// which is the side of a cut, stays, and infinities do not meet zeros.
+/// Arithmetic with a constant of the formula, which is real. Nothing is added to the imaginary part: this keeps the sign of its
+/// zero, which selects the side of a branch cut, and avoids 0 · ∞.
 fn beside_constant(function: &'static Function, args: &[Pair], constant: (bool, bool)) -> Option<Pair> {
     let &[a, b] = args else { return None };
     let is = |other: &'static Function| std::ptr::eq(function, other);
@@ -187,7 +187,7 @@ fn call(function: &'static Function, args: &[Pair]) -> Result<Pair, &'static str
     } else if is(&f::special::ACOSH) {
         a.acosh()
     } else if is(&f::POW) {
-        // exp(b log a); 0 to a power with a positive real part is 0, and to the power of 0 it is 1. To others there is none.
+        // exp(b log a); 0 to a power with a positive real part is 0, and 0 to the power of 0 is 1. Other powers of 0 are NaN.
         let power = b.times(a.ln()).exp();
         let exponent_zero = !b.is_nonzero();
         let known = !a.is_nonzero() & (b.re.gt(zero()) | exponent_zero);
@@ -200,7 +200,7 @@ fn call(function: &'static Function, args: &[Pair]) -> Result<Pair, &'static str
     })
 }
 
-/// A function that is made of others, on pairs.
+/// A function composed of others, on pairs.
 fn inner_call(steps: &[Inst], args: &[Pair]) -> Result<Pair, &'static str> {
     let mut values: Vec<Pair> = Vec::new();
     for step in steps {
@@ -238,8 +238,8 @@ impl Pair {
         Pair { re: self.re * b.re - self.im * b.im, im: self.re * b.im + self.im * b.re }
     }
 
-    /// By the greater part of the divisor first (Smith), so that no square overflows and a number over infinity is 0. Over 0 the
-    /// parts are infinite, or NaN where they are 0.
+    /// Division by Smith's method, by the larger part of the divisor first: no square overflows, and a finite number over infinity is
+    /// 0. Over 0 the parts are infinite, or NaN where they are 0.
     fn over(self, b: Pair) -> Pair {
         let swapped = b.re.abs().lt(b.im.abs());
         let (greater, lesser) = (select(swapped, b.im, b.re), select(swapped, b.re, b.im));
@@ -251,24 +251,24 @@ impl Pair {
         Pair { re: re / size, im: im / size }
     }
 
-    /// -i f(i z), by which the functions of angles are those of hyperbolas.
+    /// -i f(i z), which gives the trigonometric functions from the hyperbolic ones.
     fn by_i(self, f: fn(Pair) -> Pair) -> Pair {
         let value = f(self.times_i());
         Pair { re: value.im, im: -value.re }
     }
 
-    /// The imaginary part where it is 0, with its sign, and otherwise `value`: most functions of a real number are real, also
-    /// where the other factor is infinite or NaN.
+    /// The imaginary part if it is 0, with its sign, and `value` otherwise: most functions of a real number are real, even if the
+    /// other factor is infinite or NaN.
     fn im_or(self, value: Sym) -> Sym {
         select(self.im.eq(Sym::constant(0.0)), self.im, value)
     }
 
-    /// An infinite real part beside an imaginary one that is infinite or NaN, of which sine and cosine are NaN.
+    /// Whether the real part is infinite and the imaginary part, whose sine and cosine are NaN, is infinite or NaN.
     fn is_endless(self) -> SymMask {
         self.re.is_infinite() & !self.im.is_finite()
     }
 
-    /// At least one part is so large that 1 beside its square is lost, or is NaN.
+    /// Whether a part is NaN, or so large that adding 1 to its square has no effect.
     fn is_large(self) -> SymMask {
         !self.re.abs().maximum(self.im.abs()).lt(Sym::constant(1e8))
     }
@@ -282,7 +282,7 @@ impl Pair {
         }
     }
 
-    /// Near 1 the size is close to 1, and its logarithm is taken from what it differs by.
+    /// If the absolute value is close to 1, its logarithm is computed with `log1p` of the difference from 1.
     fn ln(self) -> Pair {
         let (re, im) = (self.re.abs(), self.im.abs());
         let (size, more, less) = (re.hypot(im), re.maximum(im), re.minimum(im));
@@ -291,7 +291,7 @@ impl Pair {
         Pair { re: select(near, by_one, size.ln()), im: self.im.atan2(self.re) }
     }
 
-    /// log|1 + z|² = log(1 + re (2 + re) + im²), where that neither overflows nor is close to log 0.
+    /// log|1 + z|² = log(1 + re (2 + re) + im²), if that neither overflows nor is close to log 0.
     fn log1p(self) -> Pair {
         let near = self.re.abs().maximum(self.im.abs()).lt(Sym::constant(1e3)) & self.re.gt(Sym::constant(-0.5));
         let size = self.re * (2.0 + self.re) + self.im * self.im;
@@ -299,7 +299,7 @@ impl Pair {
         Pair { re: select(near, 0.5 * size.log1p(), far), im: self.im.atan2(1.0 + self.re) }
     }
 
-    /// The root with a real part that is not negative.
+    /// The principal square root, whose real part is not negative.
     fn sqrt(self) -> Pair {
         let (zero, infinity) = (Sym::constant(0.0), Sym::constant(f64::INFINITY));
         let size = (0.5 * (self.re.hypot(self.im) + self.re.abs())).sqrt();
@@ -330,19 +330,19 @@ impl Pair {
         }
     }
 
-    /// With t = tanh re: (t + i tan im) / (1 + i t tan im), multiplied out, which overflows for no large real part.
+    /// With t = tanh re: (t + i tan im) / (1 + i t tan im), expanded so that a large real part does not overflow.
     fn tanh(self) -> Pair {
         let zero = Sym::constant(0.0);
         let (t, s, c, cosh) = (self.re.tanh(), self.im.sin(), self.im.cos(), self.re.cosh());
-        // Away from 0 by what the square of t lacks of 1, so that a large real part gives 1 exactly.
+        // Away from 0 in terms of 1 - t², so that a large real part gives exactly 1.
         let size = select(self.re.abs().lt(Sym::constant(1.0)), c * c + t * t * s * s, 1.0 - s / cosh * (s / cosh));
         let known = !self.im.is_finite() & (self.re.eq(zero) | self.re.is_infinite());
-        // 1 - t² would cancel.
+        // In terms of cosh, since 1 - t² would cancel.
         let im = s * c / size / cosh / cosh;
         Pair { re: select(known, t, t / size), im: select(self.is_endless(), zero, self.im_or(im)) }
     }
 
-    /// By Kahan's formula (1987), which has no sums that cancel; of a large number, log 2z.
+    /// By Kahan's formula (1987), which has no cancellation; for large numbers log 2z.
     fn asinh(self) -> Pair {
         let (a, b) = (Pair { re: 1.0 + self.im, im: -self.re }.sqrt(), Pair { re: 1.0 - self.im, im: self.re }.sqrt());
         let left = self.re.lt(Sym::constant(0.0));
@@ -381,8 +381,8 @@ impl Pair {
         self.re.eq(Sym::constant(0.0)) & self.im.ne(self.im)
     }
 
-    /// log(1 + 4 re / |1 - z|²) / 4 and an angle, of the number in the right half of the plane and with its sign; of a large
-    /// number, 1/z and a right angle.
+    /// log(1 + 4 re / |1 - z|²) / 4 and an angle, computed in the right half-plane and with the sign of the number; for large
+    /// numbers 1/z and a right angle.
     fn atanh(self) -> Pair {
         let (re, im) = (self.re.abs(), self.im.abs());
         let near = 0.25 * (4.0 * re / ((1.0 - re) * (1.0 - re) + im * im)).log1p();
@@ -391,7 +391,7 @@ impl Pair {
         let part = re.minimum(im) / more;
         let far = re / more / more / (1.0 + part * part);
         let far = select(re.is_infinite() | im.is_infinite(), Sym::constant(0.0), far);
-        // Neither NaN of the real part, but for an infinite imaginary one, nor of the imaginary part has an angle.
+        // The angle is NaN if the imaginary part is NaN, or if the real part is NaN and the imaginary part is not infinite.
         let unknown = self.im.ne(self.im) | (re.ne(re) & !im.is_infinite());
         let right = select(unknown, Sym::constant(f64::NAN), Sym::constant(FRAC_PI_2).copysign(self.im));
         let value = select(large, far, near).copysign(self.re);

@@ -1,11 +1,11 @@
-//! What the kernels of convolutions are told.
+//! The parameters of convolution kernels.
 
 use smallvec::SmallVec;
 
-/// A convolution over three dimensions; one with fewer has sizes of 1 in front. With `G` groups its input is
+/// A convolution over three dimensions; with fewer dimensions the leading sizes are 1. With `G` groups its input is
 /// `[batch, G · c_in, input..]`, its weight `[G · c_out, c_in, kernel..]` and its output `[batch, G · c_out, output..]`:
 ///
-/// `output[o] = Σ_k weight[k] · input[o · stride + k · dilation - pad]`, where there is none, 0.
+/// `output[o] = Σ_k weight[k] · input[o · stride + k · dilation - pad]`, with 0 outside of the input.
 ///
 /// The padding after the last element follows from the size of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,28 +20,28 @@ pub(crate) struct Conv {
     pub stride: [usize; 3],
     pub pad: [usize; 3],
     pub dilation: [usize; 3],
-    /// Whether operands of f32 may be rounded to TF32, where a GPU multiplies these faster.
+    /// Whether f32 operands may be rounded to TF32, which a GPU multiplies faster.
     pub tf32: bool,
 }
 
 impl Conv {
-    /// Whether it is a product of matrices: each output reads one input, at its own place.
+    /// Whether it is a matrix product: each output position reads only the input at that position.
     pub fn is_pointwise(&self) -> bool {
         self.kernel == [1; 3] && self.stride == [1; 3] && self.pad == [0; 3] && self.input == self.output
     }
 }
 
-/// An element of the kernel along one dimension, and where it reads.
+/// An element of the kernel along one dimension, and the position that it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tap {
-    /// Its number in the kernel.
+    /// Its index in the kernel.
     pub at: usize,
-    /// From the place of the result, times a step.
+    /// The offset from the position of the result, times a step.
     pub offset: isize,
 }
 
-/// Results along one dimension that read their sources alike: those at `first`, `first + every`, .. . The result with the number
-/// `i` among them reads the source at `i · step + offset` of each tap.
+/// Results along one dimension with the same read pattern: those at `first`, `first + every`, .. . The `i`-th of them reads the
+/// source at `i · step + offset` for each tap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Phase {
     pub first: usize,
@@ -59,8 +59,8 @@ impl Phase {
         Phase { first: 0, every: 1, count: conv.output[dim], step: conv.stride[dim], taps }
     }
 
-    /// How the gradient of the input reads that of the output: with a stride `s` there are up to `s` kinds of places, each with its
-    /// part of the kernel. Places that no output has read are in none.
+    /// How the gradient of the input reads that of the output: with a stride `s` there are up to `s` kinds of positions, each with its
+    /// part of the kernel. Positions that no output has read are in none.
     pub fn of_input(conv: &Conv, dim: usize) -> Vec<Phase> {
         let (stride, size) = (conv.stride[dim], conv.input[dim]);
         let mut all: Vec<Phase> = Vec::new();
@@ -87,7 +87,7 @@ impl Phase {
 mod tests {
     use super::*;
 
-    /// Each pair of an input and an output that belong together is met once from both sides.
+    /// The forward and backward patterns contain the same pairs of inputs and outputs, each once.
     #[test]
     fn both_sides_meet_the_same_pairs() {
         for (size, kernel, stride, pad, dilation) in

@@ -1,16 +1,16 @@
-//! The derivative of a formula, as a formula: to any order, from the derivatives of the functions it is made of.
+//! The derivative of a formula, as a formula: to any order, from the derivatives of its functions.
 //!
-//! Derivatives are carried forward from an input to the result. So a selection has that of the branch it takes, and what
-//! the other one would have been does not enter. A product with a selection is a selection of products, and one with a comparison
-//! selects the other factor or 0. So `0 · ∞` cannot arise from a branch that was not taken, whichever factor is infinite.
+//! Derivatives are propagated forward from an input to the result. The derivative of a selection is that of the branch taken; the
+//! other branch has no influence. A product with a selection becomes a selection of products, and a product with a comparison
+//! selects the other factor or 0. So a branch that was not taken cannot cause `0 · ∞`, whichever factor is infinite.
 
 use super::formula::{Cotangent, Formula, Inst, Sym, build};
 use super::functions::{self, Function, Meaning};
 use super::number::Arithmetic;
-use crate::place::Name;
+use crate::location::Name;
 
 impl Formula {
-    /// The cotangents of the inputs; `None` for those that the result does not change with.
+    /// The cotangents of the inputs; `None` for inputs on which the derivative of the result is 0.
     pub fn cotangents(&self) -> &[Option<Cotangent>] {
         self.cotangents.get_or_init(|| (0..self.inputs).map(|input| self.cotangent(input)).collect())
     }
@@ -35,7 +35,8 @@ impl Formula {
     }
 }
 
-/// The steps of a formula again, on other symbols for its inputs, and beside each how it changes with the input `wrt`.
+/// Evaluates the steps of a formula on other symbols for its inputs. Returns each value and its derivative with respect to the
+/// input `wrt`.
 fn trace(steps: &[Inst], input: impl Fn(usize) -> Sym, wrt: usize) -> (Vec<Sym>, Vec<Option<Sym>>) {
     let (mut values, mut tangents): (Vec<Sym>, Vec<Option<Sym>>) = (Vec::new(), Vec::new());
     for step in steps {
@@ -56,7 +57,7 @@ fn trace(steps: &[Inst], input: impl Fn(usize) -> Sym, wrt: usize) -> (Vec<Sym>,
     (values, tangents)
 }
 
-/// A function of arguments, and how it changes as they do.
+/// A function of arguments, and its derivative from the derivatives of the arguments.
 fn apply(function: &'static Function, args: &[Sym], along: &[Option<Sym>]) -> (Sym, Option<Sym>) {
     let three = std::array::from_fn(|k| args[k.min(args.len() - 1)]);
     if along.iter().all(Option::is_none) {
@@ -78,7 +79,7 @@ fn apply(function: &'static Function, args: &[Sym], along: &[Option<Sym>]) -> (S
             let terms = terms.filter_map(|(partial, along)| Some(times((*along)?, partial?)));
             (value, terms.reduce(|a, b| a + b))
         }
-        // What it is made of is known, and its value as before.
+        // The derivative comes from the formula; the value stays a call of the fused function.
         Meaning::Fused(formula) => {
             let inner = Sym::steps_of(function.arity, formula);
             let mut tangent: Option<Sym> = None;
@@ -95,7 +96,7 @@ fn apply(function: &'static Function, args: &[Sym], along: &[Option<Sym>]) -> (S
     }
 }
 
-/// A product, without factors of 1 and without products of 0.
+/// A product, simplified for factors of 0, 1 and -1.
 fn times(a: Sym, b: Sym) -> Sym {
     match (a.value(), b.value()) {
         (Some(0.0), _) | (_, Some(1.0)) => a,
@@ -108,8 +109,8 @@ fn times(a: Sym, b: Sym) -> Sym {
     }
 }
 
-/// Whether a derivative is a choice, or a sum of such, in which a branch is a constant: of the others the factor may as well be
-/// multiplied with the whole.
+/// Whether a derivative is a selection with a constant branch, or a sum of such. Only then a factor is distributed over the
+/// branches.
 fn has_choice(slope: Sym) -> bool {
     let Inst::Call(function, [a, b, c]) = slope.step() else { return false };
     let is = |other: &'static Function| std::ptr::eq(function, other);
@@ -125,7 +126,7 @@ fn has_choice(slope: Sym) -> bool {
     }
 }
 
-/// The product of a factor and what [`has_choice`], taken in each branch.
+/// The product of a factor and a derivative that [`has_choice`], distributed over the branches.
 fn spread(factor: Sym, slope: Sym) -> Sym {
     let Inst::Call(function, args) = slope.step() else { return factor * slope };
     let [a, b, c] = args.map(Sym::at);

@@ -1,28 +1,28 @@
 //! Elementwise formulas as data.
 //!
-//! A formula is a short program: inputs, parameters and constants, and calls of compiled [`Function`]s on them. It is made
-//! by running ordinary code on [`Sym`]s instead of numbers. From one formula come the kernel on the CPU (evaluated a
-//! stretch of elements at a time, function by function), the source of the kernel on a GPU, and its derivative.
+//! A formula is a short program: inputs, parameters and constants, and calls of compiled [`Function`]s on them. It is built by
+//! running ordinary code on [`Sym`]s instead of numbers. One formula gives the CPU kernel (evaluated in blocks of elements,
+//! function by function), the source of the GPU kernel, and the derivative.
 
 use super::functions::{self, Function};
 use super::number::{Arithmetic, Ordered};
-use crate::place::Name;
+use crate::location::Name;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};
 use std::sync::OnceLock;
 
-/// The most operands that a formula takes.
+/// The maximum number of operands of a formula.
 pub(crate) const MOST_INPUTS: usize = 8;
 
 /// One step of a formula.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Inst {
     Input(usize),
-    /// A number that is the same for all elements and known when the kernel runs.
+    /// A number that is the same for all elements, passed when the kernel runs.
     Param(usize),
     Const(f64),
-    /// Of the results of earlier steps, as many as the function takes.
+    /// A call on results of earlier steps, as many as the function takes.
     Call(&'static Function, [usize; 3]),
 }
 
@@ -39,19 +39,19 @@ impl PartialEq for Inst {
 
 /// An elementwise function of some tensors and some numbers.
 pub(crate) struct Formula {
-    /// For messages, and of the operation that it records.
+    /// The name of the operation, for messages and for recording.
     pub name: Name,
     pub inputs: usize,
     /// Operands come before what uses them; the last step is the result.
     pub steps: Vec<Inst>,
-    /// The function, if all it does is call it on its inputs in order.
+    /// The function, if the formula only calls it on the inputs in order.
     pub direct: Option<&'static Function>,
     pub(super) program: OnceLock<super::program::Program>,
     pub(super) cotangents: OnceLock<Vec<Option<Cotangent>>>,
 }
 
 impl Formula {
-    /// The formula that `f` computes from symbols for its inputs and parameters.
+    /// Builds a formula by calling `f` with symbols for the inputs and parameters.
     pub fn new(name: impl Into<Name>, inputs: usize, params: usize, f: impl FnOnce(&[Sym], &[Sym]) -> Sym) -> Formula {
         debug_assert!(inputs <= MOST_INPUTS);
         let steps = build(|| {
@@ -66,7 +66,7 @@ impl Formula {
         let direct = direct(&steps, inputs);
         Formula { name, inputs, steps, direct, program: OnceLock::new(), cotangents: OnceLock::new() }
     }
-    /// The input that the result is, unchanged.
+    /// The input, if the formula is the identity of one.
     pub fn identity(&self) -> Option<usize> {
         match self.steps[..] {
             [Inst::Input(k)] => Some(k),
@@ -83,19 +83,19 @@ impl Formula {
     }
 }
 
-/// How the cotangent of one input follows from that of the result.
+/// The formula for the cotangent of one input.
 pub(crate) struct Cotangent {
     pub formula: Formula,
-    /// What the formula's inputs are: 0 for the result's cotangent, then the inputs of the function, then its result.
+    /// The inputs of the formula: 0 is the cotangent of the result, then the inputs of the function, then its result.
     pub operands: Box<[usize]>,
     /// The same as a set: bit `k` stands for operand `k`.
     pub reads: u16,
-    /// Whether it is the result's cotangent as it is.
+    /// Whether it is the cotangent of the result, unchanged.
     pub passes_on: bool,
 }
 
 impl Cotangent {
-    /// From steps over all of these operands, of which those that are not used are left out.
+    /// From steps over all operands; unused operands are dropped.
     pub(super) fn new(name: Name, steps: Vec<Inst>) -> Cotangent {
         let mut operands: SmallVec<[usize; 4]> = SmallVec::new();
         let mut compact = |k: usize| {
@@ -115,8 +115,8 @@ impl Cotangent {
         Cotangent { formula, operands: operands.into_vec().into(), reads, passes_on }
     }
 
-    /// The cotangents that `f` gives for so many inputs, from symbols for the result's cotangent, the inputs, the result and
-    /// the parameters.
+    /// The cotangents of the inputs that `f` returns, called with symbols for the cotangent of the result, the inputs, the result
+    /// and the parameters.
     pub fn given(
         name: &'static str,
         inputs: usize,
@@ -140,7 +140,7 @@ impl Cotangent {
     }
 }
 
-/// The function that is called on the inputs in order, if that is all.
+/// The function, if the steps only call it on the inputs in order.
 fn direct(steps: &[Inst], inputs: usize) -> Option<&'static Function> {
     let (Inst::Call(function, args), before) = steps.split_last()? else { return None };
     let in_order = before.iter().enumerate().all(|(k, step)| *step == Inst::Input(k));
@@ -148,23 +148,23 @@ fn direct(steps: &[Inst], inputs: usize) -> Option<&'static Function> {
     (in_order && called && function.arity == inputs).then_some(function)
 }
 
-/// A number that is not known yet: a step of the formula that is being built on this thread.
+/// A symbolic number: a step of the formula that is being built on this thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sym(pub(super) usize);
 
 thread_local! {
-    /// The steps so far of the formulas that are being built, the innermost last.
+    /// The steps of the formulas that are being built, the innermost last.
     static BUILDERS: RefCell<Vec<Vec<Inst>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The steps that lead to what `f` returns, in order.
+/// Runs `f`, and returns the steps that its result depends on, in order.
 pub(super) fn build(f: impl FnOnce() -> Sym) -> Vec<Inst> {
     build_all(|| vec![f()]).0
 }
 
-/// As [`build`], for several results, and which of the steps these are.
+/// As [`build`], for several results; also returns the positions of the results.
 pub(super) fn build_all(f: impl FnOnce() -> Vec<Sym>) -> (Vec<Inst>, Vec<usize>) {
-    /// Takes the innermost formula away, also if `f` panics.
+    /// Pops the innermost formula, also if `f` panics.
     struct Ending;
     impl Drop for Ending {
         fn drop(&mut self) {
@@ -178,7 +178,7 @@ pub(super) fn build_all(f: impl FnOnce() -> Vec<Sym>) -> (Vec<Inst>, Vec<usize>)
     reachable(&steps, &results)
 }
 
-/// Only what leads to the results; a single one becomes the last step.
+/// Drops the steps that the results do not depend on. A single result becomes the last step.
 fn reachable(steps: &[Inst], results: &[usize]) -> (Vec<Inst>, Vec<usize>) {
     let mut needed = vec![false; steps.len()];
     results.iter().for_each(|&result| needed[result] = true);
@@ -188,29 +188,29 @@ fn reachable(steps: &[Inst], results: &[usize]) -> (Vec<Inst>, Vec<usize>) {
             args[..function.arity].iter().for_each(|&arg| needed[arg] = true);
         }
     }
-    let mut places = vec![0; steps.len()];
+    let mut positions = vec![0; steps.len()];
     let mut kept = Vec::new();
     for (at, step) in steps.iter().enumerate().take(last + 1).filter(|(at, _)| needed[*at]) {
-        places[at] = kept.len();
+        positions[at] = kept.len();
         kept.push(match *step {
-            Inst::Call(function, args) => Inst::Call(function, moved(function, args, |arg| places[arg])),
+            Inst::Call(function, args) => Inst::Call(function, moved(function, args, |arg| positions[arg])),
             other => other,
         });
     }
-    (kept, results.iter().map(|&result| places[result]).collect())
+    (kept, results.iter().map(|&result| positions[result]).collect())
 }
 
-/// The arguments of a call under other numbers; those that it does not take are the first again.
+/// Renumbers the arguments of a call. Unused argument slots repeat the first.
 pub(super) fn moved(function: &Function, args: [usize; 3], to: impl Fn(usize) -> usize) -> [usize; 3] {
     std::array::from_fn(|k| to(args[if k < function.arity { k } else { 0 }]))
 }
 
 impl Sym {
-    /// A step of the formula under construction; one that is there already is taken again.
+    /// Adds a step to the formula under construction, or returns an equal step that exists already.
     pub(super) fn add_step(step: Inst) -> Sym {
         BUILDERS.with_borrow_mut(|all| {
             let Some(steps) = all.last_mut() else {
-                // Symbols are made inside `build` alone.
+                // Symbols are only created inside `build`.
                 debug_assert!(false, "a symbol outside of a formula");
                 return Sym(0);
             };
@@ -228,7 +228,7 @@ impl Sym {
         Sym::add_step(Inst::Call(function, std::array::from_fn(|k| args[if k < args.len() { k } else { 0 }].0)))
     }
 
-    /// The steps of a function of so many symbols.
+    /// The steps of a function of `arity` symbols.
     pub fn steps_of(arity: usize, f: fn([Sym; 3]) -> Sym) -> Vec<Inst> {
         build(|| {
             let symbols: Vec<Sym> = (0..arity).map(|k| Sym::add_step(Inst::Input(k))).collect();
@@ -236,14 +236,14 @@ impl Sym {
         })
     }
 
-    /// The step that it is.
+    /// The step of this symbol.
     pub(super) fn step(self) -> Inst {
         BUILDERS
             .with_borrow(|all| all.last().and_then(|steps| steps.get(self.0)).copied())
             .unwrap_or(Inst::Const(f64::NAN))
     }
 
-    /// A step of the formula under construction by its number.
+    /// The step with this number of the formula under construction.
     pub(super) fn at(number: usize) -> Sym {
         Sym(number)
     }
@@ -333,7 +333,7 @@ impl Ordered for Sym {
 }
 
 impl SymMask {
-    /// Where just one of the two holds.
+    /// Exclusive or.
     pub fn differs(self, other: SymMask) -> SymMask {
         SymMask(Sym::call(&functions::NE, &[self.0, other.0]))
     }
@@ -360,5 +360,5 @@ impl Not for SymMask {
     }
 }
 
-/// What a formula's parameters are, in the order in which it names them.
+/// The values of a formula's parameters, in their order.
 pub(crate) type Params = SmallVec<[crate::Scalar; 2]>;

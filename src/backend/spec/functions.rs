@@ -1,8 +1,8 @@
-//! The scalar functions that formulas are made of: each is one line, with what it computes for every compute dtype, its
-//! name in CUDA C, and its derivative.
+//! The scalar functions of formulas. Each is one line of a table, with the code for every compute dtype, the name in CUDA C, and
+//! the derivative.
 //!
-//! Functions are compiled, formulas are not: a formula that a benchmark shows to be worth machine code of its own becomes
-//! a [fused](Meaning::Fused) function.
+//! Functions are compiled, formulas are not. A formula for which a benchmark justifies compiled code becomes a
+//! [fused](Meaning::Fused) function.
 
 use super::formula::Sym;
 use super::number::{Arithmetic, Constant, N, Ordered, select};
@@ -12,10 +12,10 @@ use crate::backend::cpu::runtime::simd::{Job, baseline, dispatch, each};
 use smallvec::SmallVec;
 use std::fmt;
 
-/// A loop over `n` elements: `y[i] = f(x[0][i], ..)`, in the compute dtype that it was asked for.
+/// A loop over `n` elements: `y[i] = f(x[0][i], ..)`, in one compute dtype.
 ///
 /// # Safety
-/// As many of `x` as the function takes are valid for `n` reads, and `y` for `n` writes; an `x[k]` is equal to `y` or does
+/// The arguments in `x` that the function takes are valid for `n` reads, and `y` for `n` writes; an `x[k]` is equal to `y` or does
 /// not overlap it.
 pub(crate) type Loop = unsafe fn(x: [*const u8; 3], y: *mut u8, n: usize);
 
@@ -29,18 +29,18 @@ pub(crate) struct Function {
 }
 
 pub(crate) enum Meaning {
-    /// A function that is known by itself: in CUDA C, with `{0}`, `{1}`, `{2}` for its arguments, and by its derivative
+    /// A basic function: its CUDA C code, with `{0}`, `{1}`, `{2}` for the arguments, and its derivative
     /// with respect to each, from the arguments and the result.
     Basic {
         #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
         cuda: &'static str,
         partials: fn([Sym; 3], Sym) -> Partials,
     },
-    /// A formula of other functions, compiled as one: everything else follows from these.
+    /// A formula of other functions, compiled as one. CUDA code and derivative follow from the formula.
     Fused(fn([Sym; 3]) -> Sym),
 }
 
-/// The derivatives by the arguments; `None` where it is 0.
+/// The derivatives with respect to the arguments; `None` for 0.
 pub(crate) type Partials = SmallVec<[Option<Sym>; 3]>;
 
 impl Function {
@@ -63,7 +63,7 @@ impl fmt::Debug for Function {
     }
 }
 
-/// What a function computes for one element of compute dtype `C`.
+/// A function of elements of compute dtype `C`.
 trait Pointwise<C, const A: usize> {
     fn at(x: [C; A]) -> C;
 }
@@ -82,7 +82,7 @@ impl<C: Copy, F: Pointwise<C, A>, const A: usize> Job for Elements<C, F, A> {
     fn run<const FMA: bool>(self) {
         let Elements { x, y, n, .. } = self;
         for i in 0..n {
-            // SAFETY: whoever makes this has the promise of `Loop`: all pointers are valid for `n` elements.
+            // SAFETY: the contract of `Loop`, under which this is made: all pointers are valid for `n` elements.
             unsafe { y.add(i).write(F::at(each(|k| x[k].add(i).read()))) };
         }
     }
@@ -98,14 +98,14 @@ fn elements<C, F, const A: usize>(x: [*const u8; 3], y: *mut u8, n: usize) -> El
 /// As for [`Loop`].
 unsafe fn vectorized<C: Copy, F: Pointwise<C, A>, const A: usize>(x: [*const u8; 3], y: *mut u8, n: usize) {
     if n < 8 {
-        // Too short for wide vectors to pay.
+        // Too short to benefit from wide vectors.
         baseline(elements::<C, F, A>(x, y, n));
     } else {
         dispatch(elements::<C, F, A>(x, y, n));
     }
 }
 
-/// The same for functions of the platform's library, which take one number at a time whatever the loop is compiled for.
+/// As [`vectorized`], for scalar functions of the platform's library, for which one version of the loop is enough.
 ///
 /// # Safety
 /// As for [`Loop`].
@@ -113,7 +113,7 @@ unsafe fn scalar<C: Copy, F: Pointwise<C, A>, const A: usize>(x: [*const u8; 3],
     baseline(elements::<C, F, A>(x, y, n));
 }
 
-/// A derivative as it is written in the table.
+/// A derivative as written in the table.
 trait Partial {
     fn get(self) -> Option<Sym>;
 }
@@ -142,14 +142,14 @@ macro_rules! count {
     };
 }
 
-/// The arguments of a function among three.
+/// Binds the arguments of a function.
 macro_rules! symbols {
     ($args:ident => $($arg:ident)+) => {
         let [$($arg,)+ ..] = $args;
     };
 }
 
-/// Functions of all numbers, by one expression; after `methods;` they are methods of [`Sym`], too.
+/// Functions of all compute dtypes, by one expression; after `methods;` they are also methods of [`Sym`].
 macro_rules! numbers {
     (methods; $($(#[$doc:meta])* $name:ident $method:ident($first:ident $(, $arg:ident)*) = $value:expr, $cuda:literal,
         |$y:ident| [$($partial:expr),+];)+) => {
@@ -198,7 +198,7 @@ macro_rules! numbers {
     };
 }
 
-/// A comparison in a loop is a number.
+/// In a loop the result of a comparison is a number.
 impl<C> From<bool> for N<C>
 where
     N<C>: Ordered<Mask = bool>,
@@ -209,7 +209,7 @@ where
     }
 }
 
-/// Integers, by an expression of each type.
+/// Functions of integers, by an expression for each type.
 macro_rules! ints {
     ($($(#[$doc:meta])* $name:ident $method:ident($first:ident $(, $arg:ident)*) = $value:expr, $cuda:literal;)+) => {$(
         impl Sym {
@@ -321,7 +321,7 @@ macro_rules! specials {
     };
 }
 
-/// Formulas that are compiled as one, of real numbers (`Real`) or of all (`Ordered`). Each is a function over any of them.
+/// Formulas that are compiled as one, of real numbers (`Real`) or of all numbers (`Ordered`). Each is a generic function.
 macro_rules! fused {
     ($($(#[$doc:meta])* $trait:ident $name:ident $method:ident($first:ident $(, $arg:ident)*) = $value:expr;)+) => {$(
         $(#[$doc])*
@@ -340,7 +340,7 @@ macro_rules! fused {
             }
         }
 
-        // In the namespace of types, beside the function of the same name.
+        // In the type namespace, next to the function of the same name.
         #[allow(non_camel_case_types)]
         struct $method {}
         fused!(@ $trait $method $first $($arg)*);
@@ -406,7 +406,7 @@ numbers! {
     LOGICAL_AND logical_and(a, b) = a.ne(T::constant(0.0)) & b.ne(T::constant(0.0)), "logical_and({0}, {1})", |y| [0.0, 0.0];
     LOGICAL_OR logical_or(a, b) = a.ne(T::constant(0.0)) | b.ne(T::constant(0.0)), "logical_or({0}, {1})", |y| [0.0, 0.0];
     LOGICAL_NOT logical_not(a) = a.eq(T::constant(0.0)), "logical_not({0})", |y| [0.0];
-    // Not by partials, which would let what was not chosen into the derivative: see `derivative`.
+    // The derivative does not use these, since products with 0 would let in the branch not taken: see `derivative`.
     SELECT select_(c, a, b) = select(c.ne(T::constant(0.0)), a, b), "select({0}, {1}, {2})", |y| [0.0, 0.0, 0.0];
 }
 
@@ -414,22 +414,22 @@ numbers! {
     methods;
     // 0 - x and not -x, so that -0 becomes 0.
     ABS abs(a) = select(a.gt(T::constant(0.0)), a, 0.0 - a), "absolute({0})", |y| [a.sign()];
-    /// -1, 0 or 1; 0 of a NaN.
+    /// The sign: -1, 0 or 1; 0 for NaN.
     SIGN sign(a) = T::from_mask(a.gt(T::constant(0.0))) - T::from_mask(a.lt(T::constant(0.0))),
         "sign({0})", |y| [0.0];
-    // A NaN on either side wins. Both tests are always made: a branch would keep the loop from becoming vectors. Of two that
-    // are equal each has half the derivative.
+    // NaN in either argument gives NaN. Both comparisons are always made: a branch would prevent vectorisation. Equal arguments
+    // have half the derivative each.
     MAXIMUM maximum(a, b) = select(a.gt(b) | a.ne(a), a, b), "larger({0}, {1})", |y| [half_where_equal(a, b), half_where_equal(b, a)];
     MINIMUM minimum(a, b) = select(a.lt(b) | a.ne(a), a, b), "smaller({0}, {1})", |y| [half_where_equal(b, a), half_where_equal(a, b)];
 }
 
-/// Whether a function answers 1 or 0.
+/// Whether the result of a function is 0 or 1.
 pub(super) fn is_truth(function: &'static Function) -> bool {
     let all: [&'static Function; 9] = [&LT, &LE, &GT, &GE, &EQ, &NE, &LOGICAL_AND, &LOGICAL_OR, &LOGICAL_NOT];
     all.iter().any(|truth| std::ptr::eq(*truth, function))
 }
 
-/// 1 where `a` is the greater or one is NaN, 1/2 where both are equal, else 0.
+/// 1 if `a` is larger or one is NaN, 1/2 if both are equal, else 0.
 fn half_where_equal(a: Sym, b: Sym) -> Sym {
     select(a.eq(b), Sym::constant(0.5), Sym::from_mask(!a.lt(b)))
 }
@@ -439,22 +439,22 @@ ints! {
     BITWISE_OR bitwise_or(a, b) = a | b, "({0} | {1})";
     BITWISE_XOR bitwise_xor(a, b) = a ^ b, "({0} ^ {1})";
     BITWISE_NOT bitwise_not(a) = !a, "(~{0})";
-    /// By as many bits as there are, or by a negative number, nothing is left.
+    /// Shifting by the bit width or more, or by a negative number, gives 0.
     SHIFT_LEFT shift_left(a, b) = if (b as u64) < 64 { a << b } else { 0 }, "shift_left({0}, {1})";
-    /// The sign comes in from the left.
+    /// An arithmetic shift: copies of the sign bit are shifted in.
     SHIFT_RIGHT shift_right(a, b) = if (b as u64) < 64 { a >> b } else { a >> 63 }, "shift_right({0}, {1})";
-    /// The greatest common divisor, which is not negative.
+    /// The greatest common divisor, which is never negative.
     GCD gcd(a, b) = {
         let (mut a, mut b) = (a, b);
         while b != 0 {
             (a, b) = (b, a.wrapping_rem(b));
         }
-        // Written so that it is the same for numbers without a sign.
+        // Written so that it also works for unsigned numbers.
         if a > 0 { a } else { a.wrapping_neg() }
     }, "gcd({0}, {1})";
 }
 
-/// `x` over the square of a length, and 0 where that is 0.
+/// `x / length²`, and 0 if `length` is 0.
 fn over_square(x: Sym, length: Sym) -> Sym {
     select(length.eq(Sym::constant(0.0)), Sym::constant(0.0), x / length / length)
 }
@@ -478,7 +478,7 @@ reals! {
     scalar HYPOT hypot(x, b) = f32::hypot, f64::hypot, "hypot({0}, {1})", |y| [x / y, b / y];
 }
 
-/// Powers of floats are the platform's; those of integers wrap around, by squaring.
+/// Powers: of floats by the platform's library; of integers by squaring, with wrap-around.
 pub(crate) static POW: Function = {
     struct Power;
     impl Pointwise<f32, 2> for Power {
@@ -497,7 +497,7 @@ pub(crate) static POW: Function = {
         #[inline(always)]
         fn at([a, b]: [i64; 2]) -> i64 {
             let power = integer_power(a as u64, b.unsigned_abs()) as i64;
-            // The quotient, which is 0 but for 1 and -1.
+            // 1 / power, which is 0 except for 1 and -1.
             if b < 0 { (N(1) / N(power)).0 } else { power }
         }
     }
@@ -520,10 +520,10 @@ pub(crate) static POW: Function = {
             cuda: "power({0}, {1})",
             partials: |[a, b, _], y| {
                 let zero = Sym::constant(0.0);
-                // 0 where the exponent is 0, whatever the base is.
+                // 0 if the exponent is 0, whatever the base.
                 let by_base = select(b.eq(zero), zero, b * a.pow(b - 1.0));
-                // 0 where the base is 0 and the exponent not negative, so that the power is 0 or 1: the logarithm has no value
-                // there. Complex numbers, which have no order, take this rule, too.
+                // 0 if the base is 0 and the exponent not negative, where the logarithm is infinite. Tested by the power being 0
+                // or 1, since complex numbers, which have no order, use this rule, too.
                 let known = a.eq(zero) & (y.eq(zero) | y.eq(Sym::constant(1.0)));
                 let by_exponent = select(known, zero, y * a.ln());
                 SmallVec::from_iter([Some(by_base), Some(by_exponent)])
@@ -532,7 +532,7 @@ pub(crate) static POW: Function = {
     }
 };
 
-/// Two's complement: the same for signed numbers.
+/// The power with wrap-around. In two's complement it is the same for signed numbers.
 fn integer_power(base: u64, exponent: u64) -> u64 {
     let (mut result, mut square, mut left) = (1_u64, base, exponent);
     while left > 0 {
@@ -557,7 +557,7 @@ const LINEAR: f64 = 2.0 * 0.797_884_560_802_865_4;
 const CUBIC: f64 = LINEAR * 0.044_715;
 
 fused! {
-    // This way round a NaN stays one.
+    // In this order NaN stays NaN.
     Ordered RELU relu(x) = select(x.lt(T::constant(0.0)), T::constant(0.0), x);
     Ordered RELU_GRAD relu_grad(g, y) = select(y.le(T::constant(0.0)), T::constant(0.0), g);
     Real TANH_GRAD tanh_grad(g, y) = g * (1.0 - y * y);
@@ -572,7 +572,7 @@ fused! {
         let share = 0.5 * (1.0 + (x * std::f64::consts::FRAC_1_SQRT_2).erf());
         g * (share + x * (INV_SQRT_2PI * (x * x * -0.5).exp()))
     };
-    // The logistic function keeps the digits of the left tail, where `1 + tanh u` would lose them.
+    // By the logistic function, which is accurate in the left tail, where `1 + tanh u` would cancel.
     Real GELU_TANH gelu_tanh(x) = x * (x * (LINEAR + CUBIC * (x * x))).sigmoid();
     Real GELU_TANH_GRAD gelu_tanh_grad(g, x) = {
         let share = (x * (LINEAR + CUBIC * (x * x))).sigmoid();

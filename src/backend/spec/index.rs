@@ -1,6 +1,6 @@
-//! Elements that are put where indices say.
+//! Writing elements at indices.
 
-/// What becomes of an element and a new one that an index puts there.
+/// How an element is combined with a new one that is written to its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexFold {
     /// The new one.

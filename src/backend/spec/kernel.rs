@@ -1,4 +1,4 @@
-//! What an elementwise kernel computes.
+//! Elementwise kernels.
 
 use super::formula::{Formula, Params};
 use crate::Scalar;
@@ -7,7 +7,7 @@ use crate::Scalar;
 #[derive(Clone)]
 pub(crate) enum Kernel {
     Formula(&'static Formula, Params),
-    /// On a GPU it takes a launch to write a number down, and none to hand it to the kernel that uses it.
+    /// On a GPU, filling a tensor with a number needs a launch; passing the number to the kernel that uses it does not.
     Number(Scalar),
 }
 

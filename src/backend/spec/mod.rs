@@ -1,5 +1,4 @@
-//! The vocabulary of kernels, which the operations and the backends of all devices share: what is to be computed, and
-//! nothing of how.
+//! Descriptions of what kernels compute, shared by the operations and the backends of all devices.
 
 mod complex;
 mod conv;
@@ -43,5 +42,5 @@ pub(crate) use sort::order_kind;
 pub(crate) use sort::{Rank, SortKey};
 pub(crate) use triangle::Triangle;
 
-/// Rows and columns up to which a GPU finds the singular values of all matrices of a batch at once.
+/// The maximum number of rows and columns for which a GPU computes singular values in one batched call.
 pub(crate) const SMALL_SVD: usize = 32;

@@ -1,9 +1,9 @@
-//! What the kernels of neural networks are told: softmax, cross entropy and attention.
+//! The parameters of kernels of neural networks: softmax, cross entropy and attention.
 
 use crate::Device;
 use crate::backend::View;
 
-/// What is computed for each row.
+/// The function computed for each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SoftmaxKind {
     /// `exp(x) / Σ exp(x)` of `[x]`.
@@ -16,16 +16,16 @@ pub(crate) enum SoftmaxKind {
     LogSoftmaxGrad,
 }
 
-/// What rows of logits are compared with: the class of each row.
+/// The targets of cross entropy: the class of each row.
 #[derive(Clone, Copy)]
 pub(crate) struct Targets<'a> {
     /// Contiguous i64, one for each row.
     pub target: View<'a>,
-    /// Contiguous f64, one for each class; 1 where there are none.
+    /// The weights of the classes, contiguous f64; all 1 if `None`.
     pub weight: Option<View<'a>>,
-    /// A class whose rows do not count.
+    /// A class whose rows are ignored.
     pub ignore: i64,
-    /// The part of each target that is spread evenly over all classes.
+    /// The label smoothing: the part of each target that is distributed evenly over all classes.
     pub smoothing: f64,
 }
 
@@ -36,14 +36,14 @@ impl Targets<'_> {
 }
 
 /// `query` is `[batch.., T, D]`, `key` `[batch.., S, D]`, `value` `[batch.., S, E]` with the same batch dimensions, and
-/// steps of 1 along the last. `mask`, if any, is added to the scores: `[batch.., T, S]`. All have one dtype.
+/// a stride of 1 along the last. `mask`, if any, is added to the scores: `[batch.., T, S]`. All have one dtype.
 #[derive(Clone, Copy)]
 pub(crate) struct AttentionInputs<'a> {
     pub query: View<'a>,
     pub key: View<'a>,
     pub value: View<'a>,
     pub mask: Option<View<'a>>,
-    /// Whether query `i` sees keys up to `i` alone.
+    /// Whether query `i` attends only to keys up to `i`.
     pub causal: bool,
     pub scale: f64,
 }

@@ -1,8 +1,8 @@
-//! What formulas are written over: arithmetic, order, and functions of real numbers, as traits of their own. A kind of
-//! number that lacks an order, such as a complex one, implements the first alone.
+//! The traits over which formulas are written: arithmetic, order, and functions of real numbers. Numbers without an order, such as
+//! complex ones, implement only the first.
 //!
-//! The same text is machine code for the numbers of each compute dtype ([`N`]) and, for [`Sym`](super::Sym), a formula as
-//! data.
+//! The same generic code gives machine code for the numbers of each compute dtype ([`N`]) and, for [`Sym`](super::Sym), a formula
+//! as data.
 
 use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};
 
@@ -23,7 +23,7 @@ pub(crate) trait Arithmetic:
     fn constant(value: f64) -> Self;
 }
 
-/// Constants to the left of a number: `1.0 - x`. A formula says `where f64: Constant<T>`.
+/// Constants as left operands: `1.0 - x`. A formula has the bound `f64: Constant<T>`.
 pub(crate) trait Constant<T>:
     Add<T, Output = T> + Sub<T, Output = T> + Mul<T, Output = T> + Div<T, Output = T>
 {
@@ -31,9 +31,9 @@ pub(crate) trait Constant<T>:
 
 impl<T, F> Constant<T> for F where F: Add<T, Output = T> + Sub<T, Output = T> + Mul<T, Output = T> + Div<T, Output = T> {}
 
-/// Numbers with an order. Comparisons with a NaN are false, but for `ne`.
+/// Numbers with an order. Comparisons with NaN are false, except `ne`.
 pub(crate) trait Ordered: Arithmetic {
-    /// What a comparison answers.
+    /// The result of a comparison.
     type Mask: Copy + BitAnd<Output = Self::Mask> + BitOr<Output = Self::Mask> + Not<Output = Self::Mask>;
 
     fn lt(self, other: Self) -> Self::Mask;
@@ -53,23 +53,23 @@ pub(crate) trait Ordered: Arithmetic {
         !self.eq(other)
     }
 
-    /// `then` where the mask holds, else `otherwise`. The derivative is that of the one chosen, whatever the other is.
+    /// `then` if the mask is true, else `otherwise`. The derivative is that of the selected branch, whatever the other is.
     fn select(mask: Self::Mask, then: Self, otherwise: Self) -> Self;
 
-    /// 1 where the mask holds, else 0.
+    /// 1 if the mask is true, else 0.
     #[inline(always)]
     fn from_mask(mask: Self::Mask) -> Self {
         Self::select(mask, Self::constant(1.0), Self::constant(0.0))
     }
 }
 
-/// `then` where the mask holds, else `otherwise`: `select(a.lt(b), a, b)`.
+/// `then` if the mask is true, else `otherwise`: `select(a.lt(b), a, b)`.
 #[inline(always)]
 pub(crate) fn select<T: Ordered>(mask: T::Mask, then: T, otherwise: T) -> T {
     T::select(mask, then, otherwise)
 }
 
-/// A number of the compute dtype `C`, with the arithmetic of tensors: integers wrap around, and divided by zero they are
+/// A number of the compute dtype `C`, with the arithmetic of tensors: integers wrap around, and an integer divided by zero is
 /// zero.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 #[repr(transparent)]

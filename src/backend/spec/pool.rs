@@ -1,11 +1,11 @@
-//! What the kernels of pools are told.
+//! The parameters of pooling kernels.
 
-/// The windows along one dimension of `size` elements: window `o` has the elements from `⌊(o · num + start) / den⌋` up to, and
-/// without, `⌊(o · num + end) / den⌋`, in steps of `step`, as far as there are such elements.
+/// The windows along one dimension of `size` elements: window `o` has the elements from `⌊(o · num + start) / den⌋` to
+/// `⌊(o · num + end) / den⌋`, exclusive, in steps of `step`, clipped to the dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Windows {
     pub size: usize,
-    /// How many windows there are.
+    /// The number of windows.
     pub count: usize,
     pub num: i64,
     pub den: i64,
@@ -21,21 +21,21 @@ impl Windows {
         Windows { size, count, num: stride, den: 1, start: -pad, end: span - pad, step: dilation as i64 }
     }
 
-    /// The whole dimension in `count` windows of about one size.
+    /// Adaptive pooling: the whole dimension in `count` windows of about the same size.
     pub fn adaptive(size: usize, count: usize) -> Windows {
         let (num, den) = (size as i64, count as i64);
         Windows { size, count, num, den, start: 0, end: num + den - 1, step: 1 }
     }
 
-    /// All of a dimension of size 1.
+    /// One window over a dimension of size 1.
     pub fn single() -> Windows {
         Windows::regular(1, 1, 1, 1, 0, 1)
     }
 
-    /// For each element the windows that may have it: all of those that do, and with a step others, too.
+    /// For each element the range of windows that may contain it: all that do, and with a step also others.
     pub fn inverse(&self) -> Windows {
         let Windows { size, count, num, den, start, end, .. } = *self;
-        // Window o has i if (o num + start) / den < i + 1 and (o num + end) / den >= i + 1, both before rounding down.
+        // Window o contains i if (o num + start) / den < i + 1 and (o num + end) / den >= i + 1, both before rounding down.
         Windows {
             size: count,
             count: size,
@@ -47,17 +47,17 @@ impl Windows {
         }
     }
 
-    /// Whether there can be a window without an element: elements that are farther apart than the dimension is long may lie on
-    /// both sides of it.
+    /// Whether a window may be empty: if the dilation exceeds the size of the dimension, all elements of a window may be in the
+    /// padding.
     pub fn may_be_empty(&self) -> bool {
         let several = self.end - self.start > 1;
         self.count > 0 && (self.size == 0 || several && self.step > self.size as i64)
     }
 
-    /// The first element of a window, and how many it has.
+    /// The first element of a window, and the number of its elements.
     pub fn at(&self, o: usize) -> (usize, usize) {
-        let place = |offset: i64| (o as i64 * self.num + offset).div_euclid(self.den);
-        let (mut first, end) = (place(self.start), place(self.end).min(self.size as i64));
+        let position = |offset: i64| (o as i64 * self.num + offset).div_euclid(self.den);
+        let (mut first, end) = (position(self.start), position(self.end).min(self.size as i64));
         if first < 0 {
             first += (-first + self.step - 1) / self.step * self.step;
         }
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn windows_that_may_be_empty_are_known() {
-        // Of 3 elements those at -1 and 3.
+        // With 3 elements a window over -1 and 3.
         let beside = Windows::regular(3, 1, 2, 1, 1, 4);
         assert_eq!((beside.at(0).1, beside.may_be_empty()), (0, true));
         assert!(Windows::adaptive(0, 2).may_be_empty() && !Windows::adaptive(3, 2).may_be_empty());
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn what_lies_outside_is_not_in_a_window() {
-        // Of -2, 0, 2 and of 1, 3, 5.
+        // Windows over -2, 0, 2 and 1, 3, 5.
         let windows = Windows::regular(5, 2, 3, 3, 2, 2);
         assert_eq!((windows.at(0), windows.at(1)), ((0, 2), (1, 2)));
     }

@@ -1,10 +1,10 @@
-//! How exactly matrices are multiplied.
+//! The precision of matrix products.
 
-/// What products of `f32` matrices, by [`matmul`](crate::Tensor::matmul) and [`linear`](crate::Tensor::linear), may be
-/// computed in, and convolutions on a GPU.
+/// The precision of products of `f32` matrices, by [`matmul`](crate::Tensor::matmul) and [`linear`](crate::Tensor::linear), and
+/// of convolutions on a GPU.
 ///
 /// ```
-/// use cotangent::{MatmulPrecision, matmul_precision, with_matmul_precision};
+/// use cotangent::settings::{MatmulPrecision, matmul_precision, with_matmul_precision};
 /// with_matmul_precision(MatmulPrecision::Tf32, || assert_eq!(matmul_precision(), MatmulPrecision::Tf32));
 /// assert_eq!(matmul_precision(), MatmulPrecision::Full);
 /// ```
@@ -13,10 +13,10 @@ pub enum MatmulPrecision {
     /// `f32` throughout.
     #[default]
     Full,
-    /// The operands may be rounded to `bf16`, with 8 significant bits, where the CPU multiplies these faster; the
-    /// sums are of `f32`. Elsewhere the same as [`Full`](MatmulPrecision::Full).
+    /// The operands may be rounded to `bf16`, with 8 significant bits, if the CPU multiplies these faster. Sums are in `f32`.
+    /// Otherwise the same as [`Full`](MatmulPrecision::Full).
     Bf16,
-    /// The operands may be rounded to TF32, with 11 significant bits, which a GPU multiplies faster; the sums are of `f32`.
-    /// Elsewhere the same as [`Full`](MatmulPrecision::Full).
+    /// The operands may be rounded to TF32, with 11 significant bits, which a GPU multiplies faster. Sums are in `f32`. On the
+    /// CPU the same as [`Full`](MatmulPrecision::Full).
     Tf32,
 }

@@ -1,5 +1,5 @@
-//! How a formula is evaluated on the CPU: a stretch of elements at a time, function by function, with results between in
-//! buffers that stay in the cache.
+//! The evaluation of formulas on the CPU: in blocks of elements, function by function, with intermediate results in buffers that
+//! stay in the cache.
 
 use super::formula::{Formula, Inst, MOST_INPUTS};
 use super::functions::Function;
@@ -8,12 +8,12 @@ use crate::{DType, Element, Scalar};
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
-/// Elements of a stretch.
+/// The number of elements of a block.
 const STRETCH: usize = 256;
-/// Buffers that are kept on the stack; longer formulas, which are rare, take their space from the heap.
+/// The number of buffers on the stack. Longer formulas, which are rare, allocate theirs.
 const ON_STACK: usize = 10;
 
-/// Where a number stands.
+/// The place of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     Input(usize),
@@ -33,10 +33,10 @@ enum BufferValue {
     Param(usize),
 }
 
-/// The calls of a formula in order, with a place for each result.
+/// The calls of a formula in order, with the place of each result.
 pub(super) struct Program {
     calls: Vec<SlotCall>,
-    /// Buffers that hold one number in all elements.
+    /// Buffers that are filled with one number.
     constants: Vec<BufferValue>,
     buffers: usize,
 }
@@ -51,18 +51,18 @@ impl Program {
             }
         }
         let mut constants = Vec::new();
-        let mut places = vec![Slot::Output; steps.len()];
-        for (place, step) in places.iter_mut().zip(steps) {
+        let mut positions = vec![Slot::Output; steps.len()];
+        for (position, step) in positions.iter_mut().zip(steps) {
             let constant = match *step {
                 Inst::Input(k) => {
-                    *place = Slot::Input(k);
+                    *position = Slot::Input(k);
                     continue;
                 }
                 Inst::Call(..) => continue,
                 Inst::Const(value) => BufferValue::Known(value),
                 Inst::Param(k) => BufferValue::Param(k),
             };
-            *place = Slot::Buffer(constants.len());
+            *position = Slot::Buffer(constants.len());
             constants.push(constant);
         }
         let (mut calls, mut free, mut buffers) = (Vec::new(), Vec::new(), constants.len());
@@ -77,10 +77,10 @@ impl Program {
                     buffers - 1
                 }))
             };
-            calls.push(SlotCall { function, args: args.iter().map(|&arg| places[arg]).collect(), to });
-            places[at] = to;
+            calls.push(SlotCall { function, args: args.iter().map(|&arg| positions[arg]).collect(), to });
+            positions[at] = to;
             for (k, &arg) in args.iter().enumerate() {
-                if let (true, Slot::Buffer(buffer), Inst::Call(..)) = (last_use[arg] == at, places[arg], &steps[arg])
+                if let (true, Slot::Buffer(buffer), Inst::Call(..)) = (last_use[arg] == at, positions[arg], &steps[arg])
                     && !args[..k].contains(&arg)
                 {
                     free.push(buffer);
@@ -128,7 +128,7 @@ impl Formula {
             on_heap.as_mut_ptr()
         };
         let buffers: *mut C = MaybeUninit::<C>::slice_as_ptr(buffers);
-        // SAFETY: there is room for so many buffers of a stretch each.
+        // SAFETY: there is room for one block in each of the buffers.
         unsafe { program.fill_constants::<C>(params, buffers, n.min(STRETCH)) };
         for start in (0..n).step_by(STRETCH) {
             // SAFETY: the caller's promise, for a part of the elements.
@@ -141,7 +141,7 @@ impl Formula {
     }
 }
 
-/// The start of a slice that may be unwritten.
+/// The start of a slice that may be uninitialised.
 trait SliceStart<C> {
     fn slice_as_ptr(start: *mut MaybeUninit<C>) -> *mut C;
 }
@@ -154,7 +154,7 @@ impl<C> SliceStart<C> for MaybeUninit<C> {
 
 impl Program {
     /// # Safety
-    /// `buffers` has room for a stretch in each of the program's buffers; `n` is at most that.
+    /// `buffers` has room for one block in each of the program's buffers; `n` is at most the size of a block.
     unsafe fn fill_constants<C: Element>(&self, params: &[Scalar], buffers: *mut C, n: usize) {
         for (at, constant) in self.constants.iter().enumerate() {
             let value = match *constant {
@@ -172,13 +172,13 @@ impl Program {
     /// # Safety
     /// As for [`Formula::run`], with the buffers of [`fill_constants`](Self::fill_constants).
     unsafe fn stretch<C: Element>(&self, x: [*const u8; MOST_INPUTS], y: *mut u8, buffers: *mut C, n: usize) {
-        let place = |place: Slot| match place {
+        let position = |position: Slot| match position {
             Slot::Input(k) => x[k].cast_mut(),
             Slot::Buffer(at) => buffers.wrapping_add(at * STRETCH).cast::<u8>(),
             Slot::Output => y,
         };
         if self.calls.is_empty() {
-            // An input or a constant as it is.
+            // The formula is an input or a constant.
             let from = if self.constants.is_empty() { x[0] } else { buffers.cast::<u8>().cast_const() };
             // SAFETY: both have room for `n` elements, and may be the same.
             return unsafe { y.copy_from(from, n * size_of::<C>()) };
@@ -186,12 +186,12 @@ impl Program {
         for SlotCall { function, args, to } in &self.calls {
             let mut from = [std::ptr::null(); 3];
             for (from, &arg) in zip(&mut from, &args[..]) {
-                *from = place(arg).cast_const();
+                *from = position(arg).cast_const();
             }
             if let Some(kernel) = function.kernel(C::DTYPE) {
                 // SAFETY: every place has room for `n` elements. Arguments are inputs, constants or results of earlier calls;
-                // the target is the output, which only the last call writes, or a buffer that nothing needed lies in.
-                unsafe { kernel(from, place(*to), n) };
+                // the target is the output, which only the last call writes, or a buffer whose contents are not needed any more.
+                unsafe { kernel(from, position(*to), n) };
             }
         }
     }

@@ -1,6 +1,6 @@
-//! What reductions fold by.
+//! The kinds of reductions.
 
-/// What the elements are folded by.
+/// The kind of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reduce {
     Sum,
@@ -10,27 +10,27 @@ pub(crate) enum Reduce {
     Min,
 }
 
-/// What is folded of the difference of each element from the center of its result.
+/// A reduction of the differences of the elements from a center for each result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum CenteredReduce {
-    /// The difference; the sum is divided by this number.
+    /// The sum of the differences, divided by this number.
     Mean(f64),
-    /// Its square; the sum is divided by this number.
+    /// The sum of their squares, divided by this number.
     Deviation(f64),
-    /// Its exponential; the result is the logarithm of the sum, plus the center.
+    /// The logarithm of the sum of their exponentials, plus the center.
     LogSumExp,
 }
 
-/// What running folds fold by.
+/// The kind of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scan {
     Sum,
     Prod,
-    /// The logarithm of the sum of the exponentials.
+    /// The logarithm of the sum of exponentials.
     LogSumExp,
 }
 
-/// Which element is chosen.
+/// Which extreme is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extreme {
     Max,

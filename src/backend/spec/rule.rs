@@ -1,11 +1,11 @@
-//! How an optimiser changes one element of a parameter.
+//! Elementwise rules of optimisers.
 
 use super::formula::{Inst, Sym, build_all};
 use super::functions::Real;
 use super::number::Constant;
 
-/// The rule of an optimiser with `N` tensors of state and `M` numbers, written once over all kinds of numbers: for those of
-/// the compute dtypes it is the loop on the CPU, for symbols the source of the kernel on a GPU.
+/// The rule of an optimiser with `N` state tensors and `M` numbers, generic over the number type: for compute dtypes it gives the
+/// loop on the CPU, for symbols the source of the GPU kernel.
 pub(crate) trait Rule<const N: usize, const M: usize>: 'static {
     /// The new element and the new state, from the numbers, the element, its gradient and its state. It must be
     /// `#[inline(always)]`, so that its loop can be compiled for every vector width.
@@ -18,7 +18,7 @@ pub(crate) trait Rule<const N: usize, const M: usize>: 'static {
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
 pub(crate) struct RuleSteps {
     pub steps: Vec<Inst>,
-    /// The steps that are the new parameter and the new state.
+    /// The positions of the steps for the new parameter and the new state.
     pub results: Vec<usize>,
 }
 

@@ -1,45 +1,45 @@
-//! The order that sorts go by.
+//! Sort keys.
 
 #[cfg(feature = "cuda")]
 use crate::DType;
 use crate::Element;
 use half::{bf16, f16};
 
-/// A dtype whose elements have an order: as unsigned numbers in that order. NaN comes after everything else, and -0 is 0.
+/// A dtype with an order: its elements map to unsigned keys in that order. NaN is last, and -0 equals 0.
 pub(crate) trait SortKey: Element {
-    /// An unsigned number as wide as the element.
+    /// An unsigned integer of the width of the element.
     type Key: Copy + Ord + Send + Sync + std::ops::BitXor<Output = Self::Key> + Into<u64>;
     /// The largest key.
     const LAST: Self::Key;
     /// The smallest key.
     const FIRST: Self::Key;
     fn key(self) -> Self::Key;
-    /// The element that has a key, if only one has it.
+    /// The element with a key, if it is unique.
     #[inline(always)]
     fn from_key(key: u64) -> Option<Self> {
         let _ = key;
         None
     }
-    /// Whether it is NaN, whose key an integer may have, too.
+    /// Whether it is NaN. The key alone does not tell, since an integer may have the same key.
     #[inline(always)]
     fn is_nan(self) -> bool {
         false
     }
 }
 
-/// Which place in the order of the elements is looked for.
+/// The rank of the element to select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rank {
-    /// The one with so many before it.
+    /// The element at this position in sorted order.
     At(usize),
-    /// The middle, the lower of two; the first NaN, if there is one.
+    /// The median, the lower of two; the first NaN, if there is one.
     Median,
-    /// The middle of those that are not NaN.
+    /// The median of the elements that are not NaN.
     NanMedian,
 }
 
 impl Rank {
-    /// How many come before it of `len` elements, of which so many are NaN.
+    /// The position in sorted order among `len` elements, `nans` of which are NaN.
     pub fn before(self, len: usize, nans: usize) -> usize {
         match self {
             Rank::At(k) => k,
@@ -59,7 +59,7 @@ macro_rules! float_keys {
             #[inline(always)]
             fn key(self) -> $bits {
                 const SIGN: $bits = 1 << (<$bits>::BITS - 1);
-                // Negative numbers in the reverse order of their bits, before the others.
+                // Negative numbers come first, in the reverse order of their bits.
                 let bits = self.to_bits();
                 let bits = if bits == SIGN { 0 } else { bits };
                 let key = if bits & SIGN != 0 { !bits } else { bits | SIGN };
@@ -70,7 +70,7 @@ macro_rules! float_keys {
                 const SIGN: $bits = 1 << (<$bits>::BITS - 1);
                 let key = key as $bits;
                 let bits = if key & SIGN != 0 { key ^ SIGN } else { !key };
-                // Two zeros have a key, and all NaN.
+                // Both zeros share a key, and so do all NaN.
                 (key != SIGN && key != <$bits>::MAX).then(|| <$t>::from_bits(bits))
             }
             #[inline(always)]
@@ -116,7 +116,7 @@ macro_rules! unsigned_keys {
 }
 unsigned_keys!(u64 as u64, u32 as u32, u16 as u16, u8 as u8, bool as u8);
 
-/// What a kernel on a GPU calls the kind of a dtype's order.
+/// The number of a dtype's kind of order in GPU kernels.
 #[cfg(feature = "cuda")]
 pub(crate) fn order_kind(dtype: DType) -> u32 {
     match dtype {

@@ -5,17 +5,17 @@ use crate::Result;
 use crate::error::bail;
 use cotangent_macros::named;
 
-/// How bright a color is, from 0 to 255.
+/// The luma of a color, from 0 to 255.
 #[inline(always)]
 fn luma([r, g, b]: [u8; 3]) -> u8 {
     ((u32::from(r) * 19595 + u32::from(g) * 38470 + u32::from(b) * 7471 + 0x8000) >> 16) as u8
 }
 
-/// From `from`, at 0, to `to`, at 1, and beyond it.
+/// Linear interpolation: `from` at factor 0, `to` at 1. Larger factors extrapolate.
 #[inline(always)]
 fn blend(from: u8, to: u8, factor: f32) -> u8 {
     let (from, to) = (f32::from(from), f32::from(to));
-    // The cast leaves out what is after the point, and bounds the rest.
+    // The cast truncates and saturates.
     (from + factor * (to - from)) as u8
 }
 
@@ -40,7 +40,7 @@ impl Image {
         image
     }
 
-    /// The image in shades of gray, with 1 channel, or with 3 that are the same.
+    /// The image in grayscale, with 1 channel or 3 equal ones.
     ///
     /// ```
     /// use cotangent::data::Image;
@@ -54,7 +54,7 @@ impl Image {
     #[named("to_grayscale")]
     pub fn to_grayscale(&self, channels: usize) -> Result<Image> {
         if channels != 1 && channels != 3 {
-            bail!(Value, "to_grayscale", "{channels} channels: an image has 1 or 3");
+            bail!(Value, "to_grayscale", "channels must be 1 or 3, got {channels}");
         }
         let gray: Vec<u8> = match self.channels {
             1 => self.pixels.clone(),
@@ -64,7 +64,7 @@ impl Image {
         Ok(Image::made(pixels, self.height, self.width, channels))
     }
 
-    /// The image with its brightness times `factor`.
+    /// Multiplies the brightness by `factor`.
     ///
     /// # Errors
     /// If the factor is negative or not finite.
@@ -74,7 +74,7 @@ impl Image {
         Ok(self.each_byte(|x| blend(0, x, factor)))
     }
 
-    /// The image with its contrast times `factor`: 0 is the gray of its mean.
+    /// Multiplies the contrast by `factor`: 0 gives the mean gray.
     ///
     /// # Errors
     /// If the factor is negative or not finite.
@@ -87,7 +87,7 @@ impl Image {
         Ok(self.each_byte(|x| blend(mean, x, factor)))
     }
 
-    /// The image with its saturation times `factor`: 0 is gray.
+    /// Multiplies the saturation by `factor`: 0 gives grayscale.
     ///
     /// # Errors
     /// If the factor is negative or not finite.
@@ -103,14 +103,14 @@ impl Image {
         }))
     }
 
-    /// The image with its hues shifted by a part of the circle of colors, from -0.5 to 0.5.
+    /// Shifts the hue by `factor` of the color circle, from -0.5 to 0.5.
     ///
     /// # Errors
-    /// If the factor is beyond that.
+    /// If `factor` is out of that range.
     #[named("adjust_hue")]
     pub fn adjust_hue(&self, factor: f64) -> Result<Image> {
         if !(-0.5..=0.5).contains(&factor) {
-            bail!(Value, "adjust_hue", "a hue is shifted by -0.5 to 0.5, not by {factor}");
+            bail!(Value, "adjust_hue", "factor must be in [-0.5, 0.5], got {factor}");
         }
         if self.channels == 1 {
             return Ok(self.clone());
@@ -131,7 +131,7 @@ fn to_hsv([r, g, b]: [u8; 3]) -> [u8; 3] {
     }
     let range = f32::from(most - least);
     let [red, green, blue] = [r, g, b].map(|x| f32::from(most - x) / range);
-    // In double precision, but each result is kept in single, as in PIL.
+    // Computed in double precision and rounded to single, as in PIL.
     let (red, green, blue) = (f64::from(red), f64::from(green), f64::from(blue));
     let hue = if r == most {
         blue - green

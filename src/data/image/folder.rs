@@ -1,4 +1,4 @@
-//! Files of images.
+//! Image files.
 
 use super::Image;
 use super::transforms::Transform;
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 const EXTENSIONS: [&str; 3] = ["jpg", "jpeg", "png"];
 
 impl Image {
-    /// Reads a JPEG or PNG file, as an image in RGB. What is transparent loses that.
+    /// Reads a JPEG or PNG file as an RGB image. Transparency is dropped.
     ///
     /// # Errors
-    /// If the file cannot be read or is no image.
+    /// If the file cannot be read or is not an image.
     #[named("Image::open")]
     pub fn open(path: impl AsRef<Path>) -> Result<Image> {
         let path = path.as_ref();
@@ -24,10 +24,10 @@ impl Image {
         decode("Image::open", &bytes).map_err(|e| e.context(path.display()))
     }
 
-    /// As [`open`](Self::open), of the bytes of a file.
+    /// As [`open`](Self::open), from the bytes of a file.
     ///
     /// # Errors
-    /// If they are no image.
+    /// If the bytes are not an image.
     #[named("Image::decode")]
     pub fn decode(bytes: &[u8]) -> Result<Image> {
         decode("Image::decode", bytes)
@@ -37,15 +37,15 @@ impl Image {
 fn decode(op: &'static str, bytes: &[u8]) -> Result<Image> {
     let failed = |e: ImageError| err!(Format, op, "{e}");
     let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format();
-    // With the limits of the crate: no more than 512 MiB for an image.
+    // The crate's own limit: at most 512 MiB for an image.
     let image = reader.map_err(|e| failed(e.into()))?.decode().map_err(failed)?;
     let image = image.into_rgb8();
     let (width, height) = (image.width() as usize, image.height() as usize);
     Image::new(image.into_raw(), height, width, 3)
 }
 
-/// A folder of images, with a folder for each class in it: torchvision's `ImageFolder`. An item is an image and the number
-/// of its class; classes are numbered in the order of their names.
+/// A folder of images with one subfolder per class: torchvision's `ImageFolder`. An item is an image and its class index;
+/// classes are sorted by name.
 ///
 /// ```no_run
 /// use cotangent::data::{DataLoader, DataLoaderOptions, ImageFolder, transforms::*};
@@ -66,40 +66,46 @@ pub struct ImageFolder {
 }
 
 impl ImageFolder {
-    /// Looks for the images of a folder, `.jpg`, `.jpeg` and `.png`, in the folders of its classes and those inside of them.
+    /// Finds the images (`.jpg`, `.jpeg`, `.png`) in the class folders, recursively.
     ///
     /// # Errors
-    /// If the folder cannot be read, has no folders, or one of a class has no images.
+    /// If the folder cannot be read, has no subfolders, or a class has no images.
     #[named("ImageFolder::open")]
     pub fn open(root: impl AsRef<Path>) -> Result<ImageFolder> {
         let root = root.as_ref();
         let folders: Vec<PathBuf> = entries(root)?.into_iter().filter(|path| path.is_dir()).collect();
         if folders.is_empty() {
-            bail!(Value, "ImageFolder::open", "{} has no folders: there is one for each class", root.display());
+            bail!(Value, "ImageFolder::open", "{}: expected one folder per class, got none", root.display());
         }
         let (mut classes, mut paths) = (Vec::new(), Vec::new());
         for folder in folders {
             let before = paths.len();
             collect(&folder, classes.len() as i64, &mut paths)?;
             if paths.len() == before {
-                bail!(Value, "ImageFolder::open", "{} has no images, {}", folder.display(), EXTENSIONS.join(", "));
+                bail!(
+                    Value,
+                    "ImageFolder::open",
+                    "{}: no images found, looked for {}",
+                    folder.display(),
+                    EXTENSIONS.join(", ")
+                );
             }
             classes.push(folder.file_name().unwrap_or_default().to_string_lossy().into_owned());
         }
         Ok(ImageFolder { classes, paths })
     }
 
-    /// The names of the classes, in the order of their numbers.
+    /// The names of the classes, by index.
     pub fn classes(&self) -> &[String] {
         &self.classes
     }
 
-    /// The files, each with the number of its class.
+    /// The files with their class indices.
     pub fn paths(&self) -> &[(PathBuf, i64)] {
         &self.paths
     }
 
-    /// The dataset of what a transform makes of the images.
+    /// Applies a transform to each image.
     pub fn transform<T: Transform<Image>>(self, transform: T) -> impl Dataset<Item = (T::Output, i64)> {
         self.map(move |(image, class)| Ok((transform.apply(image)?, class)))
     }
@@ -119,7 +125,7 @@ impl Dataset for ImageFolder {
     }
 }
 
-/// What is in a folder, by name.
+/// The entries of a folder, sorted by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = |e| Error::io("ImageFolder::open", folder, e);
     let entries = std::fs::read_dir(folder).map_err(failed)?;
@@ -128,7 +134,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The images of a class. Links to folders are not followed: they may lead around in a circle.
+/// Collects the images of a class. Links to folders are not followed: they may form a cycle.
 fn collect(folder: &Path, class: i64, paths: &mut Vec<(PathBuf, i64)>) -> Result<()> {
     for path in entries(folder)? {
         let is_image = || {

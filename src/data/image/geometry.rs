@@ -1,4 +1,4 @@
-//! Crops, flips, borders and rotations.
+//! Crops, flips, padding and rotations.
 
 use super::resize::Crop;
 use super::{Image, Interpolation, MOST_BYTES};
@@ -7,7 +7,7 @@ use crate::error::bail;
 use cotangent_macros::named;
 
 impl Image {
-    /// A part of the image: `height` by `width` pixels, whose upper left one is at row `top` and column `left`.
+    /// Crops `height` by `width` pixels with the upper left corner at row `top` and column `left`.
     ///
     /// ```
     /// use cotangent::data::Image;
@@ -17,7 +17,7 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// If it has no pixels or does not lie in the image.
+    /// If the crop is empty or not inside the image.
     #[named("crop")]
     pub fn crop(&self, top: usize, left: usize, height: usize, width: usize) -> Result<Image> {
         let fits =
@@ -26,7 +26,7 @@ impl Image {
             bail!(
                 Index,
                 "crop",
-                "{height} by {width} pixels from row {top} and column {left} on do not lie in an image of {} by {}",
+                "crop of {height} by {width} pixels at row {top}, column {left} must lie in the image of {} by {}",
                 self.height,
                 self.width
             );
@@ -34,19 +34,19 @@ impl Image {
         Ok(self.part(Crop { top, left, height, width }))
     }
 
-    /// The image, left and right exchanged.
+    /// Flips left and right.
     pub fn horizontal_flip(&self) -> Image {
         let rows = (0..self.height).flat_map(|y| self.row(y).rchunks_exact(self.channels).flatten());
         Image::made(rows.copied().collect(), self.height, self.width, self.channels)
     }
 
-    /// The image, top and bottom exchanged.
+    /// Flips top and bottom.
     pub fn vertical_flip(&self) -> Image {
         let rows = (0..self.height).rev().flat_map(|y| self.row(y));
         Image::made(rows.copied().collect(), self.height, self.width, self.channels)
     }
 
-    /// The image with a border of the value `fill`: so many pixels at the left, top, right and bottom.
+    /// Pads the left, top, right and bottom by the given numbers of pixels of value `fill`.
     ///
     /// ```
     /// use cotangent::data::Image;
@@ -63,7 +63,12 @@ impl Image {
         let sizes = sum(self.height, top, bottom).zip(sum(self.width, left, right));
         let bytes = |(h, w): (usize, usize)| h.checked_mul(w)?.checked_mul(self.channels);
         let Some((height, width)) = sizes.filter(|&sizes| bytes(sizes).is_some_and(|bytes| bytes <= MOST_BYTES)) else {
-            bail!(Value, "pad", "a border of {:?} makes too large an image", [left, top, right, bottom]);
+            bail!(
+                Value,
+                "pad",
+                "padded image must have at most {MOST_BYTES} bytes, got padding {:?}",
+                [left, top, right, bottom]
+            );
         };
         let (c, line) = (self.channels, self.width * self.channels);
         let mut pixels = vec![fill; height * width * c];
@@ -73,8 +78,7 @@ impl Image {
         Ok(Image::made(pixels, height, width, c))
     }
 
-    /// The image, turned counter-clockwise about its center by an angle in degrees; what comes in from outside of it has the
-    /// value `fill`.
+    /// Rotates counter-clockwise about the center by `angle` degrees. Pixels from outside of the image have the value `fill`.
     ///
     /// ```
     /// use cotangent::data::{Image, Interpolation};
@@ -84,14 +88,14 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// If the angle is not finite, or the interpolation is not by the nearest pixel or bilinear.
+    /// If the angle is not finite, or the interpolation is neither nearest nor bilinear.
     #[named("rotate")]
     pub fn rotate(&self, angle: f64, interpolation: Interpolation, fill: u8) -> Result<Image> {
         if !angle.is_finite() {
-            bail!(Value, "rotate", "an angle of {angle} degrees");
+            bail!(Value, "rotate", "angle must be finite, got {angle}");
         }
         if !matches!(interpolation, Interpolation::Nearest | Interpolation::Bilinear) {
-            bail!(Value, "rotate", "{interpolation:?}: images are turned with Nearest or Bilinear");
+            bail!(Value, "rotate", "interpolation must be Nearest or Bilinear, got {interpolation:?}");
         }
         let angle = angle.rem_euclid(360.0);
         if angle == 0.0 {
@@ -118,7 +122,7 @@ impl Image {
         Image::made(pixels, self.width, self.height, c)
     }
 
-    /// With coordinates of 16 bits after the point, as PIL has them.
+    /// With fixed-point coordinates of 16 fractional bits, as in PIL.
     fn turned_nearest(&self, turn: &Turn, fill: u8) -> Image {
         let fixed = |x: f64| (x * 65536.0 + 0.5).floor() as i64;
         let c = self.channels;
@@ -149,7 +153,7 @@ impl Image {
             }
             let (x, y) = (x - 0.5, y - 0.5);
             let (dx, dy) = (x - x.floor(), y - y.floor());
-            // The pixel before and the one after, at the border the same.
+            // The pixels before and after, clamped at the border.
             let near = |x: f64, size: usize| [x.floor().max(0.0) as usize, ((x.floor() + 1.0) as usize).min(size - 1)];
             let (columns, rows) = (near(x, w), near(y, h));
             for (channel, out) in out.iter_mut().enumerate() {
@@ -164,7 +168,7 @@ impl Image {
     }
 }
 
-/// From a pixel of a turned image to where it was.
+/// The map from pixels of the rotated image to the source.
 struct Turn {
     cos: f64,
     sin: f64,

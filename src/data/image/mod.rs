@@ -1,6 +1,6 @@
-//! Images of 8-bit pixels, and what is done to them before they are tensors.
+//! 8-bit images and their transforms.
 //!
-//! The results are torchvision's on PIL images: the same rounding, and for resizing the same filters.
+//! The results equal torchvision's on PIL images, with the same rounding and the same filters for resizing.
 
 mod color;
 #[cfg(feature = "image")]
@@ -18,10 +18,10 @@ use crate::{Result, Tensor};
 use cotangent_macros::named;
 use std::fmt;
 
-/// The most bytes that a transform makes of an image, whatever its sizes say.
+/// The most bytes of an image that a transform makes.
 const MOST_BYTES: usize = 1 << 30;
 
-/// An image in RGB or in shades of gray, 8 bits a channel.
+/// An RGB or grayscale image with 8 bits per channel.
 ///
 /// ```
 /// use cotangent::data::Image;
@@ -33,7 +33,7 @@ const MOST_BYTES: usize = 1 << 30;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Image {
-    /// Row by row, the channels of a pixel side by side.
+    /// Row by row, with interleaved channels.
     pixels: Vec<u8>,
     height: usize,
     width: usize,
@@ -41,14 +41,14 @@ pub struct Image {
 }
 
 impl Image {
-    /// An image of given pixels: row by row, the channels of a pixel side by side.
+    /// An image from pixels: row by row, with interleaved channels.
     ///
     /// # Errors
-    /// If it has no pixels, not 1 or 3 channels, or not as many bytes as that makes.
+    /// If there are no pixels, `channels` is not 1 or 3, or the number of bytes does not match.
     #[named("Image::new")]
     pub fn new(pixels: Vec<u8>, height: usize, width: usize, channels: usize) -> Result<Image> {
         if channels != 1 && channels != 3 {
-            bail!(Shape, "Image::new", "{channels} channels: an image has 1 or 3");
+            bail!(Shape, "Image::new", "channels must be 1 or 3, got {channels}");
         }
         let bytes = height.checked_mul(width).and_then(|n| n.checked_mul(channels));
         if bytes != Some(pixels.len()) || pixels.is_empty() {
@@ -56,13 +56,13 @@ impl Image {
             bail!(
                 Shape,
                 "Image::new",
-                "{bytes} bytes are no image of {height} by {width} pixels and {channels} channels"
+                "pixels must have height × width × channels bytes and not be empty, got {bytes} bytes for {height} × {width} × {channels}"
             );
         }
         Ok(Image { pixels, height, width, channels })
     }
 
-    /// As [`new`](Self::new), of pixels that are known to fit.
+    /// As [`new`](Self::new), without checks.
     fn made(pixels: Vec<u8>, height: usize, width: usize, channels: usize) -> Image {
         debug_assert_eq!(pixels.len(), height * width * channels);
         Image { pixels, height, width, channels }
@@ -83,7 +83,7 @@ impl Image {
         self.channels
     }
 
-    /// The pixels, row by row, the channels of a pixel side by side.
+    /// The pixels, row by row, with interleaved channels.
     pub fn pixels(&self) -> &[u8] {
         &self.pixels
     }
@@ -110,11 +110,11 @@ impl Image {
 }
 
 thread_local! {
-    /// The numbers from 0 to 1 that the values of a pixel stand for.
+    /// The byte values scaled to `[0, 1]`.
     static UNIT: [f32; 256] = std::array::from_fn(|x| x as f32 / 255.0);
 }
 
-/// The three channels of an image one after the other.
+/// Splits interleaved RGB into three planes.
 fn planes(pixels: &[u8], unit: &[f32; 256]) -> Vec<f32> {
     let mut numbers = vec![0.0; pixels.len()];
     let (red, rest) = numbers.split_at_mut(pixels.len() / 3);
@@ -132,7 +132,7 @@ impl fmt::Debug for Image {
     }
 }
 
-/// Images have no batch but a list: they may differ in size.
+/// Images are collated into a list, as they may differ in size.
 impl super::Collate for Image {
     type Batch = Vec<Image>;
 

@@ -1,15 +1,15 @@
-//! Resizing, by the filters and the arithmetic of PIL: first along rows, then along columns, but the other way round where rows
-//! get longer and columns shorter; in integers with 22 bits after the point, rounded to bytes after each pass. The filter
-//! is as wide as the pixels it goes over, so nothing aliases.
+//! Resizing with the filters and the arithmetic of PIL. The first pass goes along rows, the second along columns; the other
+//! way round if rows get longer and columns shorter. Weights are integers with 22 fractional bits, and each pass rounds to
+//! bytes. The filter widens when an image shrinks, so that there is no aliasing.
 
 use super::{Image, MOST_BYTES};
 use crate::Result;
-use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::simd::{Job, dispatch};
 use crate::error::bail;
 use cotangent_macros::named;
 use std::ops::Range;
 
-/// How pixels of another size are made of those of an image.
+/// The interpolation of resized and rotated images.
 ///
 /// ```
 /// use cotangent::data::{Image, Interpolation};
@@ -21,19 +21,19 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Interpolation {
-    /// The pixel that is there.
+    /// The nearest pixel.
     Nearest,
-    /// By distance, over 2 pixels each way.
+    /// Linear, over 2 pixels in each dimension.
     #[default]
     Bilinear,
-    /// A cubic, over 4 pixels each way.
+    /// A cubic, over 4 pixels in each dimension.
     Bicubic,
-    /// A windowed sinc, over 6 pixels each way.
+    /// A windowed sinc, over 6 pixels in each dimension.
     Lanczos,
 }
 
 impl Interpolation {
-    /// How far the filter reaches to each side, in pixels of the larger of the two sizes.
+    /// The radius of the filter, in pixels of the smaller image.
     fn support(self) -> f64 {
         match self {
             Interpolation::Nearest => 0.0,
@@ -63,13 +63,13 @@ fn sinc(x: f64) -> f64 {
     if x == 0.0 { 1.0 } else { x.sin() / x }
 }
 
-/// Bits after the point of a weight: a sum of bytes times weights fits 32 bits.
+/// Fractional bits of a weight, so that a sum of bytes times weights fits 32 bits.
 const FRACTION: u32 = 22;
 
-/// For each new pixel the old ones it is made of, and their weights.
+/// For each output pixel the range of input pixels and their weights.
 struct Filter {
     ranges: Vec<Range<usize>>,
-    /// As many for each pixel as the widest range has.
+    /// `most` weights for each output pixel.
     weights: Vec<i32>,
     most: usize,
 }
@@ -84,7 +84,7 @@ impl Filter {
         let mut exact = Vec::with_capacity(most);
         for (at, weights) in weights.chunks_exact_mut(most).enumerate() {
             let center = (at as f64 + 0.5) * scale;
-            // Towards zero, as below zero there is nothing.
+            // The cast truncates negative positions to 0.
             let start = (center - support + 0.5) as usize;
             let end = ((center + support + 0.5) as usize).min(from).min(start + most);
             exact.clear();
@@ -122,7 +122,7 @@ pub(super) struct Crop {
 }
 
 impl Image {
-    /// The image in another size.
+    /// Resizes the image.
     ///
     /// # Errors
     /// If a size is 0, or the result has more than 2³⁰ bytes.
@@ -131,7 +131,7 @@ impl Image {
         self.resize_part(self.all(), height, width, interpolation)
     }
 
-    /// A part of the image, which must lie in it, in another size.
+    /// Resizes a part, which must lie in the image.
     pub(super) fn resize_part(
         &self,
         crop: Crop,
@@ -143,7 +143,12 @@ impl Image {
         let rows = crop.height.checked_mul(width).and_then(|n| n.checked_mul(self.channels));
         if height == 0 || width == 0 || bytes.max(rows).is_none_or(|bytes| bytes > MOST_BYTES) || bytes.is_none() {
             let from = (crop.height, crop.width);
-            bail!(Value, "resize", "an image of {from:?} pixels is not resized to {:?}", (height, width));
+            bail!(
+                Value,
+                "resize",
+                "size must be positive and give at most {MOST_BYTES} bytes, got {:?} from {from:?}",
+                (height, width)
+            );
         }
         if (height, width) == (crop.height, crop.width) {
             return Ok(self.part(crop));
@@ -179,12 +184,12 @@ impl Image {
         dispatch(AlongRows { image: self, part, filter })
     }
 
-    /// The filter counts the rows of the part from `first` on.
+    /// The part begins at row `first` of the filter.
     fn along_columns(&self, part: Crop, filter: &Filter, first: usize) -> Image {
         dispatch(AlongColumns { image: self, part, filter, first })
     }
 
-    /// The pixels of a part that lies in the image.
+    /// Copies a part, which must lie in the image.
     pub(super) fn part(&self, crop: Crop) -> Image {
         let (start, line) = (crop.left * self.channels, crop.width * self.channels);
         let rows = (crop.top..crop.top + crop.height).flat_map(|y| &self.row(y)[start..start + line]);
@@ -193,15 +198,15 @@ impl Image {
 
     fn nearest(&self, crop: Crop, height: usize, width: usize) -> Image {
         let c = self.channels;
-        // Added up step by step, as PIL does: it decides which of two pixels is the nearer one.
-        let places = |from: usize, to: usize| {
+        // Summed step by step, as in PIL: the rounding decides ties.
+        let positions = |from: usize, to: usize| {
             let scale = from as f64 / to as f64;
-            let places = std::iter::successors(Some(0.5 * scale), move |at| Some(at + scale));
-            places.take(to).map(move |at| (at as usize).min(from - 1))
+            let positions = std::iter::successors(Some(0.5 * scale), move |at| Some(at + scale));
+            positions.take(to).map(move |at| (at as usize).min(from - 1))
         };
-        let columns: Vec<usize> = places(crop.width, width).map(|x| (crop.left + x) * c).collect();
+        let columns: Vec<usize> = positions(crop.width, width).map(|x| (crop.left + x) * c).collect();
         let mut pixels = Vec::with_capacity(height * width * c);
-        for y in places(crop.height, height) {
+        for y in positions(crop.height, height) {
             let row = self.row(crop.top + y);
             columns.iter().for_each(|&x| pixels.extend_from_slice(&row[x..x + c]));
         }
@@ -215,7 +220,7 @@ struct AlongRows<'a> {
     filter: &'a Filter,
 }
 
-/// As many numbers as the widest vectors hold: the channels of several rows at the same place.
+/// The numbers of the widest vectors: the channels of several rows in one column.
 const LANES: usize = 16;
 
 impl Job for AlongRows<'_> {

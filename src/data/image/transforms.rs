@@ -1,6 +1,6 @@
-//! What is done to images on their way into a batch, by torchvision's names.
+//! Image transforms, named as in torchvision.
 //!
-//! A tuple of transforms is a transform, one after the other:
+//! A tuple of transforms applies them in order:
 //!
 //! ```
 //! use cotangent::data::{Image, transforms::*};
@@ -16,8 +16,8 @@
 //! # Ok::<(), cotangent::Error>(())
 //! ```
 //!
-//! Random ones draw from the generator in force. Inside of a loader that is one for each item, which follows from the
-//! loader's seed, the epoch and the item's index, so that what is drawn does not depend on the workers.
+//! Random transforms draw from the current generator. In a loader each item has its own, seeded by the loader's seed, the
+//! epoch and the item's index, so the results do not depend on the workers.
 
 mod color;
 mod geometry;
@@ -32,7 +32,7 @@ pub use tensor::{Normalize, ToTensor};
 use crate::Result;
 use crate::error::bail;
 
-/// Something that is done to an item. Functions are transforms, too.
+/// A transform of an item. Functions are transforms.
 ///
 /// ```
 /// use cotangent::{Result, data::{Image, transforms::{ToTensor, Transform}}};
@@ -41,13 +41,13 @@ use crate::error::bail;
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 pub trait Transform<I>: Send + Sync {
-    /// What it gives.
+    /// The type of the result.
     type Output;
 
-    /// Does it.
+    /// Applies the transform.
     ///
     /// # Errors
-    /// If the input is not one that it takes.
+    /// If the input does not fit the transform.
     fn apply(&self, input: I) -> Result<Self::Output>;
 }
 
@@ -81,7 +81,7 @@ chains! {
     (A 0 I, B 1 A::Output, C 2 B::Output, D 3 C::Output, E 4 D::Output, F 5 E::Output, G 6 F::Output, H 7 G::Output) H;
 }
 
-/// A height and a width. A number stands for both.
+/// A height and a width. A single number sets both.
 ///
 /// ```
 /// use cotangent::data::transforms::Size;
@@ -107,19 +107,19 @@ impl From<(usize, usize)> for Size {
 
 fn check_size(op: &'static str, size: Size) -> Result<Size> {
     if size.height == 0 || size.width == 0 {
-        bail!(Value, op, "an image of {} by {} pixels has none", size.height, size.width);
+        bail!(Value, op, "size must be positive, got {} by {}", size.height, size.width);
     }
     Ok(size)
 }
 
 fn check_probability(op: &'static str, p: f64) -> Result<f64> {
     if !(0.0..=1.0).contains(&p) {
-        bail!(Value, op, "{p} is not a probability");
+        bail!(Value, op, "p must be in [0, 1], got {p}");
     }
     Ok(p)
 }
 
-/// Transforms that are made with a probability.
+/// Transforms that are applied with a probability.
 macro_rules! random_transforms {
     ($($(#[$doc:meta])* $name:ident, $new:literal: |$image:ident| $make:expr;)+) => {$(
         $(#[$doc])*
@@ -127,10 +127,10 @@ macro_rules! random_transforms {
         pub struct $name(f64);
 
         impl $name {
-            /// With this probability.
+            /// Applies the transform with probability `p`.
             ///
             /// # Errors
-            /// If it is not between 0 and 1.
+            /// If `p` is not in `[0, 1]`.
             #[named($new)]
             pub fn new(p: f64) -> Result<$name> {
                 Ok($name(check_probability($new, p)?))

@@ -1,23 +1,23 @@
-//! Metadata and the list of tensors: read, and nothing of it believed.
+//! Reads and checks the metadata and the list of tensors.
 
 use super::LOAD;
 use super::quantized::Form;
-use crate::backend::cpu::runtime::scratch;
 use crate::error::{bail, err};
 use crate::io::Value;
 use crate::io::load_options::printable;
 use crate::io::zip::Bytes;
 use crate::layout::checked_bytes;
+use crate::memory::scratch;
 use crate::{Result, Shape};
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 
-/// As much of a file as is read for metadata and the list of tensors. A vocabulary takes some megabytes.
+/// The most bytes that are read for metadata and the list of tensors. A vocabulary takes some megabytes.
 const LONGEST_HEADER: u64 = 1 << 28;
-/// How many values metadata may have, lists counted with their elements.
+/// The most values of metadata, counting the elements of lists.
 const MOST_VALUES: usize = 1 << 23;
-/// How deep lists may lie in each other.
+/// The deepest nesting of lists.
 const DEEPEST: usize = 4;
 
 #[derive(Debug)]
@@ -32,14 +32,14 @@ pub(super) struct Entry {
     pub name: String,
     pub shape: Shape,
     pub form: Form,
-    /// Where its bytes begin in the file.
+    /// The start of its bytes in the file.
     pub start: u64,
 }
 
 impl Header {
     pub fn read(file: &mut File, length: u64) -> Result<Header> {
         let io = |source: std::io::Error| err!(Format, LOAD, "{source}");
-        // The list does not say how long it is. Most are short: more is read only if it is needed.
+        // The length of the header is not stored. Most are short: more is read only if needed.
         let mut bytes = Vec::new();
         for most in [1 << 20, 1 << 24, LONGEST_HEADER] {
             let more = (most.min(length) as usize).saturating_sub(bytes.len());
@@ -49,18 +49,18 @@ impl Header {
             let mut parser = Parser { bytes: Bytes { op: LOAD, rest: &bytes }, values: 0, total: bytes.len() };
             let whole = bytes.len() as u64 == length.min(LONGEST_HEADER);
             match parser.header(length) {
-                // It may be the bytes that are missing.
+                // The header may continue beyond the bytes read so far.
                 Err(_) if !whole => {}
                 done => return done,
             }
         }
-        bail!(Format, LOAD, "metadata and names take more than {LONGEST_HEADER} bytes")
+        bail!(Format, LOAD, "metadata and list of tensors must have at most {LONGEST_HEADER} bytes")
     }
 }
 
 struct Parser<'b> {
     bytes: Bytes<'b>,
-    /// How many values there are so far.
+    /// The number of values so far.
     values: usize,
     total: usize,
 }
@@ -68,14 +68,14 @@ struct Parser<'b> {
 impl Parser<'_> {
     fn header(&mut self, length: u64) -> Result<Header> {
         if self.bytes.take(4)? != b"GGUF" {
-            bail!(Format, LOAD, "this is no GGUF file: it does not begin with its sign");
+            bail!(Format, LOAD, "not a GGUF file: it does not begin with GGUF");
         }
         match self.bytes.u32()? {
             2 | 3 => {}
             version if version.swap_bytes() <= 16 => {
-                bail!(Format, LOAD, "a file for big-endian machines cannot be read")
+                bail!(Format, LOAD, "big-endian files are not supported")
             }
-            version => bail!(Format, LOAD, "version {version} cannot be read, only 2 and 3"),
+            version => bail!(Format, LOAD, "version must be 2 or 3, got {version}"),
         }
         let (tensors, pairs) = (self.bytes.u64()?, self.bytes.u64()?);
         let mut metadata = BTreeMap::new();
@@ -84,7 +84,7 @@ impl Parser<'_> {
             let kind = self.bytes.u32()?;
             let value = self.value(kind, 0).map_err(|error| error.context(printable(&name)))?;
             if metadata.contains_key(&name) {
-                bail!(Format, LOAD, "{} is twice in the metadata", printable(&name));
+                bail!(Format, LOAD, "metadata has {} twice", printable(&name));
             }
             metadata.insert(name, value);
         }
@@ -93,7 +93,12 @@ impl Parser<'_> {
             None => 32,
             Some(value) => match value.as_u64() {
                 Some(align) if align.is_power_of_two() && align <= 1 << 20 => align,
-                _ => bail!(Format, LOAD, "general.alignment is {}", printable(&value.to_string())),
+                _ => bail!(
+                    Format,
+                    LOAD,
+                    "general.alignment must be a power of 2, at most 2^20, got {}",
+                    printable(&value.to_string())
+                ),
             },
         };
         let mut entries = Vec::new();
@@ -101,7 +106,7 @@ impl Parser<'_> {
             entries.push(self.entry()?);
         }
         let start = ((self.total - self.bytes.rest.len()) as u64).next_multiple_of(align);
-        place(&mut entries, start, length, align)?;
+        position(&mut entries, start, length, align)?;
         Ok(Header { metadata, entries })
     }
 
@@ -110,14 +115,15 @@ impl Parser<'_> {
         let mut parse = || {
             let rank = self.bytes.u32()?;
             if rank > 8 {
-                bail!(Format, LOAD, "{rank} dimensions, and there are 8 at most");
+                bail!(Format, LOAD, "rank must be at most 8, got {rank}");
             }
             let mut sizes = Vec::new();
             for _ in 0..rank {
                 let size = self.bytes.u64()?;
-                sizes.push(usize::try_from(size).map_err(|_| err!(Format, LOAD, "a size of {size}"))?);
+                sizes
+                    .push(usize::try_from(size).map_err(|_| err!(Format, LOAD, "size must fit in usize, got {size}"))?);
             }
-            // The first size in the file is that of the elements that lie side by side.
+            // The first size in the file is that of the contiguous dimension.
             sizes.reverse();
             let form = Form::of(self.bytes.u32()?)?;
             let start = self.bytes.u64()?;
@@ -129,15 +135,16 @@ impl Parser<'_> {
 
     fn text(&mut self) -> Result<String> {
         let length = self.bytes.u64()?;
-        let length = usize::try_from(length).map_err(|_| err!(Format, LOAD, "a text of {length} bytes"))?;
-        // Vocabularies have pieces of characters.
+        let length = usize::try_from(length)
+            .map_err(|_| err!(Format, LOAD, "length of text must fit in usize, got {length}"))?;
+        // Vocabularies contain partial UTF-8 sequences.
         Ok(String::from_utf8_lossy(self.bytes.take(length)?).into_owned())
     }
 
     fn value(&mut self, kind: u32, depth: usize) -> Result<Value> {
         self.values += 1;
         if self.values > MOST_VALUES {
-            bail!(Format, LOAD, "more than {MOST_VALUES} values of metadata");
+            bail!(Format, LOAD, "metadata must have at most {MOST_VALUES} values");
         }
         Ok(match kind {
             0 => self.bytes.u8()?.into(),
@@ -150,14 +157,19 @@ impl Parser<'_> {
             7 => match self.bytes.u8()? {
                 0 => false.into(),
                 1 => true.into(),
-                other => bail!(Format, LOAD, "a bool is 0 or 1, not {other}"),
+                other => bail!(Format, LOAD, "bool must be 0 or 1, got {other}"),
             },
             8 => self.text()?.into(),
             9 if depth < DEEPEST => {
                 let (kind, count) = (self.bytes.u32()?, self.bytes.u64()?);
-                // Every element takes a byte at least.
+                // Every element takes at least a byte.
                 if count > self.bytes.rest.len() as u64 {
-                    bail!(Format, LOAD, "a list of {count} values, and {} bytes are left", self.bytes.rest.len());
+                    bail!(
+                        Format,
+                        LOAD,
+                        "list of {count} values does not fit in the {} bytes left",
+                        self.bytes.rest.len()
+                    );
                 }
                 let mut values = Vec::new();
                 for _ in 0..count {
@@ -165,17 +177,17 @@ impl Parser<'_> {
                 }
                 Value::List(values)
             }
-            9 => bail!(Format, LOAD, "lists lie in each other more than {DEEPEST} deep"),
+            9 => bail!(Format, LOAD, "lists must be nested at most {DEEPEST} deep"),
             10 => self.bytes.u64()?.into(),
             11 => (self.bytes.u64()? as i64).into(),
             12 => f64::from_bits(self.bytes.u64()?).into(),
-            other => bail!(Format, LOAD, "there is no value of kind {other}"),
+            other => bail!(Format, LOAD, "unknown type of value {other}"),
         })
     }
 }
 
-/// Turns offsets into places in the file, and checks that every tensor has bytes of its own there.
-fn place(entries: &mut [Entry], start: u64, length: u64, align: u64) -> Result<()> {
+/// Turns offsets into positions in the file, and checks that tensors do not overlap.
+fn position(entries: &mut [Entry], start: u64, length: u64, align: u64) -> Result<()> {
     let mut ranges = Vec::new();
     let mut names = HashSet::new();
     for (at, entry) in entries.iter_mut().enumerate() {
@@ -185,13 +197,13 @@ fn place(entries: &mut [Entry], start: u64, length: u64, align: u64) -> Result<(
             let begin = start.checked_add(entry.start);
             match begin.and_then(|begin| Some((begin, begin.checked_add(bytes)?))) {
                 _ if entry.start % align != 0 => {
-                    bail!(Format, LOAD, "its offset {} is no multiple of {align}", entry.start)
+                    bail!(Format, LOAD, "offset must be a multiple of {align}, got {}", entry.start)
                 }
                 Some((begin, end)) if end <= length => Ok((begin, end)),
                 _ => bail!(
                     Format,
                     LOAD,
-                    "its {bytes} bytes from {} on are not in a file of {length} bytes whose tensors begin at {start}",
+                    "{bytes} bytes at offset {} do not fit in a file of {length} bytes whose tensors begin at {start}",
                     entry.start
                 ),
             }
@@ -199,7 +211,7 @@ fn place(entries: &mut [Entry], start: u64, length: u64, align: u64) -> Result<(
         let (begin, end) = check().map_err(|error| error.context(printable(&entry.name)))?;
         entry.start = begin;
         if !names.insert(entry.name.clone()) {
-            bail!(Format, LOAD, "{} is the name of two tensors", printable(&entry.name));
+            bail!(Format, LOAD, "two tensors are named {}", printable(&entry.name));
         }
         if begin < end {
             ranges.push((begin, end, at));
@@ -208,7 +220,7 @@ fn place(entries: &mut [Entry], start: u64, length: u64, align: u64) -> Result<(
     ranges.sort_unstable();
     if let Some(two) = ranges.windows(2).find(|two| two[0].1 > two[1].0) {
         let (first, second) = (&entries[two[0].2].name, &entries[two[1].2].name);
-        bail!(Format, LOAD, "the bytes of {} and {} overlap", printable(first), printable(second));
+        bail!(Format, LOAD, "bytes of {} and {} overlap", printable(first), printable(second));
     }
     Ok(())
 }

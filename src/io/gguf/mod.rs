@@ -1,7 +1,7 @@
-//! GGUF files, in which llama.cpp keeps models: metadata, and tensors that are mostly quantised.
+//! GGUF files, the format of llama.cpp: metadata, and tensors that are mostly quantised.
 //!
 //! Tensors of `F32`, `F16`, `BF16`, `F64` and integers are loaded as they are; those of `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`, `Q8_0` and
-//! `Q2_K` to `Q6_K` are dequantised to `f32`. Shapes are in our order: the dimension whose elements lie side by side is the last.
+//! `Q2_K` to `Q6_K` are dequantised to `f32`. Shapes are row-major: the contiguous dimension is the last.
 //!
 //! ```no_run
 //! use cotangent::io::{Value, gguf};
@@ -17,8 +17,9 @@ mod quantized;
 
 use super::load_options::printable;
 use super::{LoadOptions, StateDict, Value};
-use crate::backend::cpu::runtime::{bytes, scratch};
 use crate::error::{err, named};
+use crate::io::bytes;
+use crate::memory::scratch;
 use crate::{Error, Result, Tensor};
 use header::{Entry, Header};
 use quantized::Form;
@@ -30,7 +31,7 @@ use std::sync::{Mutex, PoisonError};
 
 const LOAD: &str = "gguf::load";
 
-/// Opens a file and reads its metadata; a tensor is read when it is asked for.
+/// Opens a file and reads its metadata. Tensors are read on request.
 ///
 /// ```
 /// use cotangent::io::{Value, gguf};
@@ -58,7 +59,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Reader> {
 /// ```
 ///
 /// # Errors
-/// As [`open`]; also if a tensor is quantised in a way that is not known here.
+/// As [`open`]; also if the quantisation of a tensor is not supported.
 #[track_caller]
 pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
     named(LOAD, Reader::new(path.as_ref()).and_then(|reader| reader.read(&LoadOptions::new())))
@@ -75,13 +76,13 @@ pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
 /// ```
 ///
 /// # Errors
-/// As [`load`]; also if a name that was asked for is missing, or two would become one.
+/// As [`load`]; also if a requested name is missing, or renaming gives two tensors one name.
 #[track_caller]
 pub fn load_with(path: impl AsRef<Path>, options: impl Into<LoadOptions>) -> Result<StateDict> {
     named("gguf::load_with", Reader::new(path.as_ref()).and_then(|reader| reader.read(&options.into())))
 }
 
-/// What [`open`] gives: metadata and the list of tensors, which are read when they are asked for.
+/// An open file, returned by [`open`]: its metadata and the list of its tensors, which are read on request.
 ///
 /// ```
 /// use cotangent::{DType, io::gguf};
@@ -99,7 +100,7 @@ pub struct Reader {
     path: PathBuf,
     file: Mutex<File>,
     header: Header,
-    places: HashMap<String, usize>,
+    positions: HashMap<String, usize>,
 }
 
 impl Reader {
@@ -108,11 +109,11 @@ impl Reader {
         let mut file = File::open(path).map_err(io)?;
         let length = file.metadata().map_err(io)?.len();
         let header = Header::read(&mut file, length).map_err(|error| error.context(path.display()))?;
-        let places = header.entries.iter().enumerate().map(|(at, entry)| (entry.name.clone(), at)).collect();
-        Ok(Reader { path: path.to_path_buf(), file: Mutex::new(file), header, places })
+        let positions = header.entries.iter().enumerate().map(|(at, entry)| (entry.name.clone(), at)).collect();
+        Ok(Reader { path: path.to_path_buf(), file: Mutex::new(file), header, positions })
     }
 
-    /// The metadata: a map of names such as `general.architecture`.
+    /// The metadata, a map with names such as `general.architecture`.
     pub fn metadata(&self) -> &Value {
         &self.header.metadata
     }
@@ -127,32 +128,32 @@ impl Reader {
         self.entry(name).map(|entry| &entry.shape[..])
     }
 
-    /// How the elements of a tensor are stored, by the name that llama.cpp has for it: `F16`, `Q4_K`.
+    /// The storage type of a tensor, by llama.cpp's name: `F16`, `Q4_K`.
     pub fn form(&self, name: &str) -> Option<&'static str> {
         self.entry(name).map(|entry| entry.form.name())
     }
 
     fn entry(&self, name: &str) -> Option<&Entry> {
-        self.places.get(name).map(|&place| &self.header.entries[place])
+        self.positions.get(name).map(|&position| &self.header.entries[position])
     }
 
     /// Reads one tensor.
     ///
     /// # Errors
-    /// If there is none of that name, or the file cannot be read.
+    /// If there is no tensor of that name, or the file cannot be read.
     #[track_caller]
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
         const OP: &str = "Reader::tensor";
         named(
             OP,
-            self.entry(name).ok_or_else(|| err!(Value, OP, "there is no {name}")).and_then(|e| self.read_entry(e)),
+            self.entry(name).ok_or_else(|| err!(Value, OP, "no tensor named {name}")).and_then(|e| self.read_entry(e)),
         )
     }
 
-    /// Reads tensors, one after the other.
+    /// Reads tensors sequentially.
     ///
     /// # Errors
-    /// If a name that was asked for is missing, two would become one, or the file cannot be read.
+    /// If a requested name is missing, renaming gives two tensors one name, or the file cannot be read.
     #[track_caller]
     pub fn load(&self, options: impl Into<LoadOptions>) -> Result<StateDict> {
         named("Reader::load", self.read(&options.into()))

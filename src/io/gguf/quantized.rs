@@ -1,32 +1,32 @@
-//! How elements are stored: plainly, or in blocks of 32 or 256 that share scales.
+//! Storage types of elements: plain, or blocks of 32 or 256 elements that share scales.
 //!
-//! In every form an element is a scale times a small integer, perhaps less a minimum. The functions below give element `i` of
-//! a block, as the blocks are described in ggml's `ggml-common.h`.
+//! In every quantised type an element is a scale times a small integer, for some types minus a minimum. The functions below
+//! compute element `i` of a block; ggml's `ggml-common.h` describes the blocks.
 
 use super::LOAD;
 use crate::error::{bail, err};
 use crate::{DType, Result};
 use half::f16;
 
-/// How the elements of a tensor are stored.
+/// The storage type of a tensor.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
     Plain(DType, &'static str),
     Blocks(&'static Blocks),
 }
 
-/// A form of blocks.
+/// A quantised type.
 #[derive(Debug)]
 pub(super) struct Blocks {
     name: &'static str,
-    /// How many elements a block has, and bytes.
+    /// The elements and the bytes of a block.
     pub elements: usize,
     pub bytes: usize,
     block: fn(&[u8], &mut [f32]),
 }
 
 impl Form {
-    /// The form of a number in the file.
+    /// The type of a number in the file.
     pub fn of(number: u32) -> Result<Form> {
         Ok(match number {
             0 => Form::Plain(DType::F32, "F32"),
@@ -47,7 +47,7 @@ impl Form {
             12 => Form::Blocks(&Blocks { name: "Q4_K", elements: 256, bytes: 144, block: q4_k }),
             13 => Form::Blocks(&Blocks { name: "Q5_K", elements: 256, bytes: 176, block: q5_k }),
             14 => Form::Blocks(&Blocks { name: "Q6_K", elements: 256, bytes: 210, block: q6_k }),
-            other => bail!(Format, LOAD, "its elements are stored in form {other} of ggml, which is not known here"),
+            other => bail!(Format, LOAD, "ggml type {other} is not supported"),
         })
     }
 
@@ -58,7 +58,7 @@ impl Form {
         }
     }
 
-    /// The dtype in which tensors of this form are loaded.
+    /// The dtype in which tensors of this type are loaded.
     pub fn dtype(self) -> DType {
         match self {
             Form::Plain(dtype, _) => dtype,
@@ -66,7 +66,7 @@ impl Form {
         }
     }
 
-    /// How many bytes a tensor takes in the file.
+    /// The number of bytes of a tensor in the file.
     pub fn bytes_of(self, shape: &[usize]) -> Result<u64> {
         let count = shape.iter().try_fold(1_u64, |count, size| count.checked_mul(*size as u64));
         let bytes = match self {
@@ -75,12 +75,12 @@ impl Form {
                 let row = shape.last().copied().unwrap_or(1);
                 if row % blocks.elements != 0 {
                     let (name, elements) = (blocks.name, blocks.elements);
-                    bail!(Format, LOAD, "rows of {row} elements are no blocks of {elements}, which {name} has");
+                    bail!(Format, LOAD, "last dimension must be a multiple of {elements} for {name}, got {row}");
                 }
                 count.map(|count| count / blocks.elements as u64).and_then(|n| n.checked_mul(blocks.bytes as u64))
             }
         };
-        bytes.ok_or_else(|| err!(Format, LOAD, "{shape:?} elements take more bytes than can be addressed"))
+        bytes.ok_or_else(|| err!(Format, LOAD, "shape {shape:?} takes more bytes than can be addressed"))
     }
 }
 
@@ -102,18 +102,18 @@ fn half(bytes: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
 }
 
-/// Element `i` of those of four bits: `stride` of them lie in the low halves of as many bytes, the next in the high halves.
+/// Element `i` of 4-bit elements: `stride` of them are the low halves of `stride` bytes, the next the high halves.
 fn nibble(bytes: &[u8], i: usize, stride: usize) -> u8 {
     let (chunk, i) = (i / (2 * stride), i % (2 * stride));
     bytes[chunk * stride + i % stride] >> (4 * (i / stride)) & 15
 }
 
-/// Element `i` of those of two bits: 32 in the lowest bits of 32 bytes, the next in the bits above.
+/// Element `i` of 2-bit elements: 32 are the lowest bits of 32 bytes, the next the bits above.
 fn pair(bytes: &[u8], i: usize) -> u8 {
     bytes[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3
 }
 
-/// Element `i` of single bits: the first 32 are the lowest of 32 bytes.
+/// Element `i` of 1-bit elements: the first 32 are the lowest bits of 32 bytes.
 fn bit(bytes: &[u8], i: usize) -> u8 {
     bytes[i % 32] >> (i / 32) & 1
 }
@@ -180,13 +180,13 @@ fn q3_k(block: &[u8], to: &mut [f32]) {
     fill(to, |i| {
         let at = i / 16;
         let own = nibble(scales, at, 8) | (scales[8 + at % 4] >> (at / 4 * 2) & 3) << 4;
-        // Where the third bit is missing, the element is negative.
+        // The element is negative if the third bit is 0.
         let element = f32::from(pair(elements, i)) - f32::from((bit(high, i) ^ 1) << 2);
         scale * (f32::from(own) - 32.0) * element
     });
 }
 
-/// The 8 scales and minima of 6 bits in 12 bytes: those of the first four in the lower bits, of the others in what is left.
+/// The 8 scales and minima of 6 bits in 12 bytes: the first four in the lower bits, the others in the remaining bits.
 fn scale_and_minimum(scales: &[u8], at: usize) -> (f32, f32) {
     let (scale, minimum) = if at < 4 {
         (scales[at] & 63, scales[4 + at] & 63)

@@ -1,7 +1,7 @@
 //! PyTorch's `.pt` and `.pth` files: dictionaries of tensors.
 //!
-//! Nothing in the file is run. It may have tensors, parameters, dictionaries, lists and plain values; whatever else its pickle
-//! names, such as the class of a whole model, is an error with that name in it. Files of PyTorch before 1.6 are refused.
+//! No code in the file is run. It may hold tensors, parameters, dictionaries, lists and plain values. Other names in its
+//! pickle, such as the class of a whole model, are an error with that name. Files of PyTorch before 1.6 are refused.
 //!
 //! ```
 //! use cotangent::{io::{StateDict, pytorch}, tensor};
@@ -35,14 +35,14 @@ use storages::Storages;
 pub use writer::save;
 
 const LOAD: &str = "pytorch::load";
-/// The longest pickle that is read. Tensors are not in it, only what they are called.
+/// The longest pickle that is read. It holds the names of tensors, not their elements.
 const LONGEST_PICKLE: u64 = 1 << 26;
-/// How deep dictionaries and lists may lie in each other.
+/// The deepest nesting of dictionaries and lists.
 const DEEPEST: usize = 64;
 
-/// Loads all tensors of a file. Those of a dictionary in a dictionary have both names with a dot between, those of a list its
-/// positions: `{"model": {"fc.weight": x}}` gives `model.fc.weight`. A file that is one tensor gives it the name `tensor`.
-/// Parameters that are tied in the file have memory of their own each.
+/// Loads all tensors of a file. Names of nested dictionaries, and positions in lists, are joined by dots:
+/// `{"model": {"fc.weight": x}}` gives `model.fc.weight`. The name of a single tensor is `tensor`. Tied parameters are
+/// loaded as separate copies.
 ///
 /// ```
 /// use cotangent::io::pytorch;
@@ -53,7 +53,7 @@ const DEEPEST: usize = 64;
 /// ```
 ///
 /// # Errors
-/// If the file cannot be read or is broken, or has something else than tensors, containers and plain values in it.
+/// If the file cannot be read or is broken, or holds anything but tensors, containers and plain values.
 #[doc(alias = "torch.load")]
 #[track_caller]
 pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
@@ -77,13 +77,13 @@ pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
 /// ```
 ///
 /// # Errors
-/// As [`load`]; also if a name that was asked for is missing, or two would become one.
+/// As [`load`]; also if a requested name is missing, or renaming gives two tensors one name.
 #[track_caller]
 pub fn load_with(path: impl AsRef<Path>, options: impl Into<LoadOptions>) -> Result<StateDict> {
     named("pytorch::load_with", read(path.as_ref(), &options.into()).map(|state| state.tensors))
 }
 
-/// As [`load_with`], with the numbers, texts and lists beside the tensors: epochs, rates, settings of an optimiser.
+/// As [`load_with`], with the numbers, texts and lists of the file: epochs, rates, settings of an optimiser.
 ///
 /// ```
 /// use cotangent::io::{LoadOptions, Value, pytorch};
@@ -106,9 +106,9 @@ fn read(path: &Path, options: &LoadOptions) -> Result<State> {
     let load = || {
         refuse_old(&mut file)?;
         let mut archive = Archive::open(LOAD, file)?;
-        // The folder of the archive has any name.
+        // The name of the folder in the archive is arbitrary.
         let Some(pickle) = archive.entries.iter().find(|entry| entry.name.ends_with("/data.pkl")).cloned() else {
-            bail!(Format, LOAD, "this is no file of PyTorch: there is no data.pkl in the archive");
+            bail!(Format, LOAD, "not a PyTorch file: no data.pkl in the archive");
         };
         let folder = pickle.name.trim_end_matches("data.pkl").to_string();
         let bytes = archive.bytes(LOAD, &pickle, LONGEST_PICKLE)?;
@@ -128,7 +128,7 @@ fn read(path: &Path, options: &LoadOptions) -> Result<State> {
     load().map_err(|error: Error| error.context(path.display()))
 }
 
-/// Says what a file is that PyTorch wrote before it wrote archives.
+/// Refuses files of PyTorch before 1.6, which are not archives.
 fn refuse_old(file: &mut File) -> Result<()> {
     const MAGIC: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
     let io = |source: std::io::Error| err!(Format, LOAD, "{source}");
@@ -136,18 +136,14 @@ fn refuse_old(file: &mut File) -> Result<()> {
     file.take(MAGIC.len() as u64).read_to_end(&mut start).map_err(io)?;
     file.seek(SeekFrom::Start(0)).map_err(io)?;
     if start == MAGIC {
-        bail!(
-            Format,
-            LOAD,
-            "this file is in the form that PyTorch wrote before 1.6: load it there with torch.load and save it again"
-        );
+        bail!(Format, LOAD, "files of PyTorch before 1.6 are not supported: load it with torch.load and save it again");
     }
     Ok(())
 }
 
-/// The tensors of a pickle under their names, and what is no tensor.
+/// The named tensors of a pickle, and its other values.
 fn flatten(pickle: &Pickle, length: usize) -> Result<(Vec<(String, TensorSpec)>, Value), String> {
-    // A pickle can hold one thing in many places, and those in many: what is written out has bounds of its own.
+    // A pickle can share objects that share others, which grow exponentially when expanded: the result is bounded.
     let budget = 16 * length + (1 << 16);
     let mut walk = Walk { pickle, tensors: Vec::new(), names: BTreeMap::new(), budget };
     let values = walk.visit(pickle.root, "", 0)?;
@@ -158,7 +154,7 @@ struct Walk<'p> {
     pickle: &'p Pickle,
     tensors: Vec<(String, TensorSpec)>,
     names: BTreeMap<String, ()>,
-    /// Bytes of names and texts that may still be written out.
+    /// Bytes of names and texts that may still be added.
     budget: usize,
 }
 
@@ -169,14 +165,14 @@ impl Walk<'_> {
                 self.budget = left;
                 Ok(())
             }
-            None => Err("it holds the same things in so many places that it would take far more memory".to_string()),
+            None => Err("shared objects would take far more memory than the file has bytes".to_string()),
         }
     }
 
-    /// What is no tensor of an item, if anything is.
+    /// Collects the tensors of an item, and returns its other values if there are any.
     fn visit(&mut self, item: Item, path: &str, depth: usize) -> Result<Option<Value>, String> {
         if depth > DEEPEST {
-            return Err(format!("dictionaries and lists lie in each other more than {DEEPEST} deep"));
+            return Err(format!("dictionaries and lists must be nested at most {DEEPEST} deep"));
         }
         self.spend(1)?;
         let at = match item {
@@ -195,7 +191,7 @@ impl Walk<'_> {
             Some(Object::Tensor(spec)) => {
                 let name = if path.is_empty() { "tensor" } else { path };
                 if self.names.insert(name.to_string(), ()).is_some() {
-                    return Err(format!("{} is the name of two tensors", printable(name)));
+                    return Err(format!("two tensors are named {}", printable(name)));
                 }
                 self.tensors.push((name.to_string(), *spec));
                 Ok(None)
@@ -207,7 +203,7 @@ impl Walk<'_> {
                         (_, Some(Object::Text(name))) => name.clone(),
                         (Item::Int(number), _) => number.to_string(),
                         (Item::Bool(value), _) => value.to_string(),
-                        _ => return Err("a dictionary has a key that is neither text nor a number".to_string()),
+                        _ => return Err("keys of dictionaries must be text or numbers".to_string()),
                     };
                     let path = self.below(path, &name)?;
                     if let Some(value) = self.visit(*item, &path, depth + 1)? {
@@ -231,7 +227,7 @@ impl Walk<'_> {
             Some(Object::Large(value)) => Ok(Some(Value::Int(**value))),
             Some(Object::Bytes) => Ok(Some(Value::Null)),
             Some(Object::Global(_) | Object::Storage(_)) | None => {
-                Err(format!("{} is something that is no value", printable(path)))
+                Err(format!("{} must be a tensor, a container or a plain value", printable(path)))
             }
         }
     }

@@ -1,15 +1,15 @@
-//! Pickles, as data: a stack machine that makes plain values and runs nothing.
+//! A reader of pickles: a stack machine that makes plain values and runs no code.
 //!
-//! A pickle is a program, and Python's reader calls whatever function it names. This one knows a dozen names, each of which
-//! only describes a tensor, a size or a dictionary; every other is an error with the name in it. All objects lie in one list
-//! and refer to each other by number, so that a pickle that shares them takes no more memory than it has instructions.
+//! A pickle is a program, and Python's reader calls every function that it names. This one knows a dozen names, each of which
+//! only describes a tensor, a size or a dictionary; any other name is an error. All objects lie in one list and refer to each
+//! other by index, so that the memory of a pickle with shared objects is bounded by its number of instructions.
 #![forbid(unsafe_code)]
 
 use crate::DType;
 use crate::io::load_options::printable;
 use std::collections::HashMap;
 
-/// What a value on the stack is. Those with contents are numbers of the list of [`Object`]s.
+/// A value on the stack. Containers are indices into the list of [`Object`]s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Item {
     None,
@@ -49,34 +49,34 @@ pub(super) enum Global {
     TensorV3,
     Parameter,
     ParameterWithState,
-    /// A tensor with attributes of its own: another function makes it.
+    /// A tensor with attributes, which wraps another function.
     FromType,
     /// The type of such a tensor.
     TensorType,
 }
 
-/// Bytes in the archive.
+/// A storage in the archive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Storage {
-    /// The number of a text.
+    /// The index of a text.
     key: usize,
-    /// Of its elements, if the storage says so itself.
+    /// The dtype of its elements, for typed storages.
     dtype: Option<DType>,
 }
 
-/// A tensor as it is described: elements of a storage. Names and sizes stay in their own objects, so that thousands of tensors
-/// that share them take no more.
+/// The description of a tensor as elements of a storage. Names and sizes stay in separate objects, so that thousands of
+/// tensors can share them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TensorSpec {
     storage: Storage,
     pub dtype: DType,
     pub offset: usize,
-    /// The numbers of tuples.
+    /// The indices of tuples.
     size: usize,
     stride: usize,
 }
 
-/// What a pickle says: all objects, and the one that it is about.
+/// The objects of a pickle, and its result.
 #[derive(Debug)]
 pub(super) struct Pickle {
     pub objects: Vec<Object>,
@@ -96,7 +96,7 @@ impl Pickle {
         get(&self.objects, item)
     }
 
-    /// The name of the file in the archive that has a tensor's bytes.
+    /// The name of the file in the archive with the bytes of a tensor.
     pub fn key(&self, spec: &TensorSpec) -> Result<&str, String> {
         text_of(&self.objects, Item::Object(spec.storage.key))
     }
@@ -105,7 +105,11 @@ impl Pickle {
     pub fn layout(&self, spec: &TensorSpec) -> Result<(Vec<usize>, Vec<usize>), String> {
         let (shape, strides) = (self.sizes(spec.size)?, self.sizes(spec.stride)?);
         if shape.len() != strides.len() {
-            return Err(format!("a tensor of {} sizes and {} strides", shape.len(), strides.len()));
+            return Err(format!(
+                "tensor must have as many sizes as strides, got {} sizes and {} strides",
+                shape.len(),
+                strides.len()
+            ));
         }
         Ok((shape, strides))
     }
@@ -122,32 +126,32 @@ fn get(objects: &[Object], item: Item) -> Option<&Object> {
     }
 }
 
-/// The number of an object.
+/// The index of an object.
 fn number_of(item: Item) -> Result<usize, String> {
     match item {
         Item::Object(at) => Ok(at),
-        _ => Err("a plain value where text or sizes should be".to_string()),
+        _ => Err("expected text or sizes, got a plain value".to_string()),
     }
 }
 
 fn text_of(objects: &[Object], item: Item) -> Result<&str, String> {
     match get(objects, item) {
         Some(Object::Text(text)) => Ok(text),
-        _ => Err("something else where text should be".to_string()),
+        _ => Err("expected text, got another value".to_string()),
     }
 }
 
 fn sizes_of(objects: &[Object], item: Item) -> Result<Vec<usize>, String> {
-    // As many dimensions as PyTorch has at most.
+    // PyTorch's limit of dimensions.
     const MOST: usize = 64;
     let size = |item: &Item| match item {
-        Item::Int(size) => usize::try_from(*size).map_err(|_| format!("{size} is no size")),
-        _ => Err("something else where a size should be".to_string()),
+        Item::Int(size) => usize::try_from(*size).map_err(|_| format!("size must not be negative, got {size}")),
+        _ => Err("expected a size, got another value".to_string()),
     };
     match get(objects, item) {
         Some(Object::Tuple(items)) if items.len() <= MOST => items.iter().map(size).collect(),
-        Some(Object::Tuple(items)) => Err(format!("a tensor of {} dimensions", items.len())),
-        _ => Err("something else where sizes should be".to_string()),
+        Some(Object::Tuple(items)) => Err(format!("tensor must have at most {MOST} dimensions, got {}", items.len())),
+        _ => Err("expected a tuple of sizes, got another value".to_string()),
     }
 }
 
@@ -171,17 +175,17 @@ impl Machine<'_> {
             }
             self.step(code)?;
             if self.objects.len() >= MOST_OBJECTS || self.stack.len() >= MOST_OBJECTS {
-                return Err(format!("{MOST_OBJECTS} objects are too many"));
+                return Err(format!("pickle must have fewer than {MOST_OBJECTS} objects"));
             }
         }
     }
 
     fn step(&mut self, code: u8) -> Step<()> {
         match code {
-            // PROTO and FRAME only announce.
+            // PROTO and FRAME have no effect.
             0x80 => match self.byte()? {
                 0..=5 => {}
-                version => return Err(format!("pickles of protocol {version} are not known")),
+                version => return Err(format!("pickle protocol must be 0 to 5, got {version}")),
             },
             0x95 => drop(self.take(8)?),
             b'(' => self.marks.push(self.stack.len()),
@@ -219,7 +223,7 @@ impl Machine<'_> {
             b')' => self.make(Object::Tuple(Vec::new())),
             b']' => self.make(Object::List(Vec::new())),
             b'}' => self.make(Object::Dict(Vec::new())),
-            // A set is a list: nothing here asks whether something is in it.
+            // A set is read as a list.
             0x8f => self.make(Object::List(Vec::new())),
             0x85..=0x87 => {
                 let from = self.stack.len().checked_sub((code - 0x84).into()).ok_or(EMPTY)?;
@@ -292,22 +296,22 @@ impl Machine<'_> {
                 let (arguments, function) = (self.pop()?, self.pop()?);
                 self.call(function, arguments)?;
             }
-            // BUILD: attributes of what is on the stack, such as a dictionary's `_metadata`. Values have none here.
+            // BUILD: attributes of the object on the stack, such as a dictionary's `_metadata`. They are ignored.
             b'b' => {
                 self.pop()?;
                 match self.top_object()? {
                     Object::Dict(_) | Object::Tensor(_) => {}
-                    _ => return Err("attributes of something that has none".to_string()),
+                    _ => return Err("attributes must be of a dictionary or a tensor".to_string()),
                 }
             }
-            other => return Err(format!("instruction {other:#04x} is not one that tensors are saved with")),
+            other => return Err(format!("pickle instruction {other:#04x} is not supported")),
         }
         Ok(())
     }
 
     fn take(&mut self, count: usize) -> Step<&[u8]> {
         let Some((taken, rest)) = self.rest.split_at_checked(count) else {
-            return Err(format!("the pickle ends where {count} bytes should follow"));
+            return Err(format!("pickle ends too early: {count} bytes should follow"));
         };
         self.rest = rest;
         Ok(taken)
@@ -323,16 +327,16 @@ impl Machine<'_> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// A length of so many bytes, and as many bytes as it says.
+    /// Reads a length of `width` bytes, and that many bytes.
     fn counted(&mut self, width: usize) -> Step<&[u8]> {
         let mut length = [0; 8];
         length[..width].copy_from_slice(self.take(width)?);
-        let length = usize::try_from(u64::from_le_bytes(length)).map_err(|_| "a length that cannot be")?;
+        let length = usize::try_from(u64::from_le_bytes(length)).map_err(|_| "length must fit in usize")?;
         self.take(length)
     }
 
     fn text(&mut self, width: usize) -> Step<()> {
-        let text = std::str::from_utf8(self.counted(width)?).map_err(|_| "text that is not UTF-8")?.to_string();
+        let text = std::str::from_utf8(self.counted(width)?).map_err(|_| "text must be UTF-8")?.to_string();
         self.make(Object::Text(text));
         Ok(())
     }
@@ -344,17 +348,17 @@ impl Machine<'_> {
     }
 
     fn line(&mut self) -> Step<String> {
-        let end = self.rest.iter().position(|byte| *byte == b'\n').ok_or("a name that does not end")?;
-        let line = std::str::from_utf8(&self.rest[..end]).map_err(|_| "a name that is not UTF-8")?.to_string();
+        let end = self.rest.iter().position(|byte| *byte == b'\n').ok_or("name must end with a line break")?;
+        let line = std::str::from_utf8(&self.rest[..end]).map_err(|_| "name must be UTF-8")?.to_string();
         self.rest = &self.rest[end + 1..];
         Ok(line)
     }
 
-    /// An integer of so many bytes.
+    /// An integer of `count` bytes.
     fn long(&mut self, count: usize) -> Step<()> {
         let bytes = self.take(count)?;
         if count > 16 {
-            return Err(format!("an integer of {count} bytes"));
+            return Err(format!("integer must have at most 16 bytes, got {count}"));
         }
         let negative = bytes.last().is_some_and(|last| last & 0x80 != 0);
         let mut value = [if negative { 0xff } else { 0 }; 16];
@@ -389,14 +393,14 @@ impl Machine<'_> {
     fn top_object(&mut self) -> Step<&mut Object> {
         match self.stack.last() {
             Some(Item::Object(at)) => self.objects.get_mut(*at).ok_or_else(|| EMPTY.to_string()),
-            _ => Err("something without contents is to be changed".to_string()),
+            _ => Err("expected a container on the stack, got a plain value".to_string()),
         }
     }
 
     fn append(&mut self, items: &[Item]) -> Step<()> {
         match self.top_object()? {
             Object::List(list) => list.extend(items),
-            _ => return Err("something is appended to what is no list".to_string()),
+            _ => return Err("items must be appended to a list".to_string()),
         }
         Ok(())
     }
@@ -407,7 +411,7 @@ impl Machine<'_> {
         }
         match self.top_object()? {
             Object::Dict(dict) => dict.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1]))),
-            _ => return Err("a key is set in what is no dictionary".to_string()),
+            _ => return Err("keys must be set in a dictionary".to_string()),
         }
         Ok(())
     }
@@ -419,7 +423,7 @@ impl Machine<'_> {
     }
 
     fn recall(&mut self, at: u32) -> Step<()> {
-        let item = *self.memo.get(&at).ok_or_else(|| format!("nothing is remembered under {at}"))?;
+        let item = *self.memo.get(&at).ok_or_else(|| format!("memo has no entry {at}"))?;
         self.stack.push(item);
         Ok(())
     }
@@ -435,7 +439,7 @@ impl Machine<'_> {
     fn tuple_of(&self, item: Item) -> Step<&[Item]> {
         match self.get(item) {
             Some(Object::Tuple(items)) => Ok(items),
-            _ => Err("something else where a tuple should be".to_string()),
+            _ => Err("expected a tuple, got another value".to_string()),
         }
     }
 
@@ -446,7 +450,7 @@ impl Machine<'_> {
                 Ok(())
             }
             None => Err(format!(
-                "it refers to {}.{}, and only tensors, containers and plain values are read",
+                "{}.{} is not supported: only tensors, containers and plain values are loaded",
                 printable(module),
                 printable(name)
             )),
@@ -456,15 +460,15 @@ impl Machine<'_> {
     /// `('storage', type, key, device, count)`.
     fn storage(&self, id: Item) -> Step<Storage> {
         let [kind, storage, key, _device, _count] = *self.tuple_of(id)? else {
-            return Err("a storage that is not described by five things".to_string());
+            return Err("storage must be described by 5 items".to_string());
         };
         if self.text_of(kind)? != "storage" {
-            return Err("something outside of the pickle that is no storage".to_string());
+            return Err("persistent id must be a storage".to_string());
         }
         let dtype = match self.get(storage) {
             Some(Object::Global(Global::Storage(dtype))) => Some(*dtype),
             Some(Object::Global(Global::UntypedStorage)) => None,
-            _ => return Err("a storage without a type".to_string()),
+            _ => return Err("storage must have a type".to_string()),
         };
         self.text_of(key)?;
         Ok(Storage { key: number_of(key)?, dtype })
@@ -472,7 +476,7 @@ impl Machine<'_> {
 
     fn call(&mut self, function: Item, arguments: Item) -> Step<()> {
         let Some(&Object::Global(global)) = self.get(function) else {
-            return Err("a call of something that is no function".to_string());
+            return Err("expected a function to call, got another value".to_string());
         };
         let items = self.tuple_of(arguments)?.to_vec();
         let (global, items) = match (global, &items[..]) {
@@ -481,7 +485,7 @@ impl Machine<'_> {
                     (Some(&Object::Global(made_by)), Some(Object::Global(Global::TensorType))) => {
                         (made_by, self.tuple_of(*arguments)?.to_vec())
                     }
-                    _ => return Err("a tensor of a type that is not known".to_string()),
+                    _ => return Err("tensor type is not supported".to_string()),
                 }
             }
             _ => (global, items),
@@ -490,7 +494,7 @@ impl Machine<'_> {
             (Global::OrderedDict, []) => self.make(Object::Dict(Vec::new())),
             (Global::Set | Global::Size, [one]) => match self.get(*one) {
                 Some(Object::List(_) | Object::Tuple(_)) => self.stack.push(*one),
-                _ => return Err("a size or a set that is made of something else than a list".to_string()),
+                _ => return Err("torch.Size and set must be made of a list or a tuple".to_string()),
             },
             (Global::Size, []) => self.make(Object::Tuple(Vec::new())),
             (Global::Device, [name, ..]) => self.stack.push(*name),
@@ -501,16 +505,16 @@ impl Machine<'_> {
             }
             (Global::TensorV3, [storage, offset, size, stride, _, _, dtype, more @ ..]) => {
                 let Some(Object::Global(Global::DType(dtype))) = self.get(*dtype) else {
-                    return Err("a tensor without a dtype".to_string());
+                    return Err("tensor must have a dtype".to_string());
                 };
                 let (dtype, metadata) = (*dtype, more.first().copied().unwrap_or(Item::None));
                 self.tensor([*storage, *offset, *size, *stride], Some(dtype), metadata)?;
             }
             (Global::Parameter | Global::ParameterWithState, [tensor, ..]) => match self.get(*tensor) {
                 Some(Object::Tensor(_)) => self.stack.push(*tensor),
-                _ => return Err("a parameter that is no tensor".to_string()),
+                _ => return Err("parameter must be a tensor".to_string()),
             },
-            _ => return Err(format!("a call of {global:?} with {} arguments", items.len())),
+            _ => return Err(format!("call of {global:?} with {} arguments is not supported", items.len())),
         }
         Ok(())
     }
@@ -518,20 +522,22 @@ impl Machine<'_> {
     fn tensor(&mut self, parts: [Item; 4], dtype: Option<DType>, metadata: Item) -> Step<()> {
         let [storage, offset, size, stride] = parts;
         let Some(Object::Storage(storage)) = self.get(storage) else {
-            return Err("a tensor without a storage".to_string());
+            return Err("tensor must have a storage".to_string());
         };
-        // Marks such as `conj` change what the numbers mean.
+        // Marks such as `conj` change the values.
         match (metadata, self.get(metadata)) {
             (Item::None, _) => {}
             (_, Some(Object::Dict(marks))) if marks.iter().all(|(_, mark)| *mark == Item::Bool(false)) => {}
-            _ => return Err("a tensor with marks (conj or neg): resolve them before saving".to_string()),
+            _ => return Err("tensors marked conj or neg are not supported: resolve them before saving".to_string()),
         }
         let Some(dtype) = dtype.or(storage.dtype) else {
-            return Err("a tensor without a dtype".to_string());
+            return Err("tensor must have a dtype".to_string());
         };
         let offset = match offset {
-            Item::Int(offset) => usize::try_from(offset).map_err(|_| format!("{offset} is no offset"))?,
-            _ => return Err("a tensor without an offset".to_string()),
+            Item::Int(offset) => {
+                usize::try_from(offset).map_err(|_| format!("offset must not be negative, got {offset}"))?
+            }
+            _ => return Err("tensor must have an offset".to_string()),
         };
         let (storage, size, stride) = (*storage, number_of(size)?, number_of(stride)?);
         self.make(Object::Tensor(TensorSpec { storage, dtype, offset, size, stride }));
@@ -539,7 +545,7 @@ impl Machine<'_> {
     }
 }
 
-/// Far more than any model has; an object takes at most 64 bytes.
+/// The limit of objects, far more than any model has. An object takes at most 64 bytes.
 const MOST_OBJECTS: usize = 1 << 21;
 
 const EMPTY: &str = "the stack is empty";
@@ -566,7 +572,7 @@ fn known(module: &str, name: &str) -> Option<Global> {
     })
 }
 
-/// Our dtypes, with their names and those of their storages.
+/// The dtypes with PyTorch's names of them and of their storages.
 pub(super) const DTYPES: [(DType, &str, Option<&str>); 15] = [
     (DType::Bool, "bool", Some("BoolStorage")),
     (DType::U8, "uint8", Some("ByteStorage")),

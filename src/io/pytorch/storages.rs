@@ -3,8 +3,8 @@
 
 use super::LOAD;
 use super::pickle::{Pickle, TensorSpec};
-use crate::backend::cpu::runtime::bytes;
 use crate::error::{bail, err};
+use crate::io::bytes;
 use crate::io::load_options::printable;
 use crate::io::zip::{Archive, Entry};
 use crate::layout::checked_bytes;
@@ -17,11 +17,11 @@ pub(super) struct Storages {
     archive: Archive<File>,
     /// The folder of the archive, with a slash.
     folder: String,
-    /// Whether numbers have the most significant byte first.
+    /// Whether numbers are big-endian.
     swapped: bool,
-    /// Storages that several tensors share, as one tensor of a dimension each.
+    /// Storages that several tensors share, each as a 1-D tensor.
     shared: HashMap<(String, DType), Tensor>,
-    /// Bytes that may still be copied. A file can describe any number of tensors on the same bytes: those beyond are views.
+    /// Bytes that may still be copied. A file can describe any number of tensors on the same bytes: beyond the budget they are views.
     budget: u64,
 }
 
@@ -34,9 +34,14 @@ impl Storages {
         let swapped = match &order[..] {
             b"little" => false,
             b"big" => true,
-            other => bail!(Format, LOAD, "byteorder is {}", printable(&String::from_utf8_lossy(other))),
+            other => bail!(
+                Format,
+                LOAD,
+                "byteorder must be little or big, got {}",
+                printable(&String::from_utf8_lossy(other))
+            ),
         };
-        // Tied parameters are common: two copies of everything.
+        // Enough for two copies of everything, as tied parameters are common.
         let total: u64 = archive.entries.iter().map(|entry| entry.size).sum();
         Ok(Storages { archive, folder, swapped, shared: HashMap::new(), budget: 2 * total })
     }
@@ -46,14 +51,14 @@ impl Storages {
         let (key, dtype) = (pickle.key(spec).map_err(malformed)?, spec.dtype);
         let (shape, strides) = pickle.layout(spec).map_err(malformed)?;
         let Some(entry) = self.archive.find(&format!("{}data/{key}", self.folder)).cloned() else {
-            bail!(Format, LOAD, "there is no storage {} in the archive", printable(key));
+            bail!(Format, LOAD, "no storage {} in the archive", printable(key));
         };
         let (shape, strides) = (Shape::from(shape), strides);
         let taken = checked_bytes(LOAD, &shape, dtype.size())?;
         if taken == 0 {
             return Tensor::zeros_with(shape, dtype);
         }
-        // The last element that is used, counted from the first of the storage.
+        // The offset of the last element in the storage.
         let furthest = shape.iter().zip(&strides).try_fold(spec.offset, |sum, (size, stride)| {
             size.saturating_sub(1).checked_mul(*stride).and_then(|more| sum.checked_add(more))
         });
@@ -63,7 +68,7 @@ impl Storages {
             bail!(
                 Format,
                 LOAD,
-                "{shape:?} elements with strides {strides:?} from {offset} on are not in {count} elements"
+                "shape {shape:?} with strides {strides:?} and offset {offset} must fit in a storage of {count} elements"
             );
         }
         let own = self.budget.checked_sub(taken as u64);
@@ -87,16 +92,16 @@ impl Storages {
 
     /// A whole storage, which is read once.
     fn shared(&mut self, key: &str, entry: &Entry, dtype: DType, count: usize) -> Result<Tensor> {
-        let place = (key.to_string(), dtype);
-        if let Some(base) = self.shared.get(&place) {
+        let position = (key.to_string(), dtype);
+        if let Some(base) = self.shared.get(&position) {
             return Ok(base.clone());
         }
         let base = self.read(entry, dtype, count.into(), 0)?;
-        self.shared.insert(place, base.clone());
+        self.shared.insert(position, base.clone());
         Ok(base)
     }
 
-    /// Elements of a storage that lie side by side, from a byte on.
+    /// Contiguous elements of a storage, from a byte on.
     fn read(&mut self, entry: &Entry, dtype: DType, shape: Shape, from: usize) -> Result<Tensor> {
         let (archive, swapped) = (&mut self.archive, self.swapped);
         bytes::from_bytes(LOAD, shape, dtype, |to| {
@@ -105,7 +110,7 @@ impl Storages {
                 archive.read(LOAD, entry, false, |reader| {
                     let skipped = std::io::copy(&mut reader.take(from as u64), &mut std::io::sink()).map_err(failed)?;
                     if skipped != from as u64 {
-                        bail!(Format, LOAD, "a storage ends at byte {skipped}");
+                        bail!(Format, LOAD, "storage ends too early, at byte {skipped}");
                     }
                     reader.read_exact(to).map_err(failed)
                 })?;
@@ -119,7 +124,7 @@ impl Storages {
     }
 }
 
-/// Whether elements lie in row-major order without gaps; the stride of a single element does not matter.
+/// Whether the layout is contiguous; the strides of dimensions of size 1 do not matter.
 fn is_contiguous(shape: &[usize], strides: &[usize]) -> bool {
     let mut expected = 1_usize;
     shape.iter().zip(strides).rev().all(|(&size, &stride)| {

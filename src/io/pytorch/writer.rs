@@ -1,10 +1,10 @@
-//! Files that `torch.load` reads, with `weights_only=True`, too.
+//! Writes files that `torch.load` reads, also with `weights_only=True`.
 #![forbid(unsafe_code)]
 
 use super::pickle::DTYPES;
-use crate::backend::cpu::runtime::bytes;
 use crate::error::{bail, named};
 use crate::io::StateDict;
+use crate::io::bytes;
 use crate::io::replace::replace;
 use crate::io::zip::Writer;
 use crate::{Device, Error, Result, Tensor};
@@ -12,8 +12,8 @@ use std::path::Path;
 
 const SAVE: &str = "pytorch::save";
 
-/// Saves tensors as a dictionary that `torch.load` reads, so that the file at `path` is at any time the old or the new one.
-/// Names are taken as they are: dots do not make dictionaries in dictionaries.
+/// Saves tensors as a dictionary that `torch.load` reads. The file at `path` is replaced atomically. Names are kept: dots do
+/// not make nested dictionaries.
 ///
 /// ```
 /// use cotangent::{Tensor, io::{StateDict, pytorch}};
@@ -26,7 +26,7 @@ const SAVE: &str = "pytorch::save";
 /// ```
 ///
 /// # Errors
-/// If the file cannot be written; the old one is then as it was.
+/// If the file cannot be written; the old file is then unchanged.
 #[doc(alias = "torch.save")]
 #[track_caller]
 pub fn save(path: impl AsRef<Path>, dict: &StateDict) -> Result<()> {
@@ -43,7 +43,7 @@ fn write(path: &Path, dict: &StateDict) -> Result<()> {
     pickle.0.extend(b")R(");
     for (at, (name, tensor)) in tensors.iter().enumerate() {
         if u32::try_from(name.len()).is_err() {
-            bail!(Format, SAVE, "{}: a name of {} bytes is too long", path.display(), name.len());
+            bail!(Format, SAVE, "{}: names must have fewer than 2^32 bytes, got {}", path.display(), name.len());
         }
         pickle.text(name);
         pickle.tensor(tensor, &at.to_string());
@@ -88,7 +88,7 @@ impl PickleWriter {
                 self.0.extend(value.to_le_bytes());
             }
             Err(_) => {
-                // Nine bytes, so that the sign is that of a positive number.
+                // Nine bytes, so that the sign bit is 0.
                 self.0.extend([0x8a, 9]);
                 self.0.extend((value as u64).to_le_bytes());
                 self.0.push(0);
@@ -105,7 +105,7 @@ impl PickleWriter {
     fn tensor(&mut self, tensor: &Tensor, key: &str) {
         let known = DTYPES.iter().find(|(dtype, ..)| *dtype == tensor.dtype());
         let (name, storage) = known.map_or(("", None), |(_, name, storage)| (*name, *storage));
-        // Dtypes without a storage of their own have a form of tensors that says the dtype.
+        // Dtypes without a typed storage use the form of tensors that names the dtype.
         self.global("torch._utils", if storage.is_some() { "_rebuild_tensor_v2" } else { "_rebuild_tensor_v3" });
         self.0.extend(b"((");
         self.text("storage");

@@ -1,12 +1,12 @@
-//! The header of a file: read, and nothing of it believed.
+//! Reads and checks the header of a file.
 #![forbid(unsafe_code)]
 
 use super::super::load_options::printable;
 use super::{LOAD, LONGEST_HEADER, METADATA, Metadata};
-use crate::backend::cpu::runtime::scratch;
 use crate::error::{bail, err};
 use crate::json::object;
 use crate::layout::checked_bytes;
+use crate::memory::scratch;
 use crate::order::sort_by_key;
 use crate::{DType, Error, Result, Shape};
 use serde_json::{json, value::RawValue};
@@ -15,12 +15,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// What the header says, checked.
+/// A checked header.
 pub(super) struct Header {
-    /// In the order in which their bytes lie, without gaps, up to the end of the file.
+    /// In the order of their bytes, without gaps, up to the end of the file.
     pub entries: Vec<Entry>,
     pub metadata: Metadata,
-    /// Where the bytes of the tensors begin.
+    /// The start of the bytes of the tensors.
     pub bytes: usize,
 }
 
@@ -34,26 +34,27 @@ pub(super) struct Entry {
 }
 
 impl Header {
-    /// Reads the header and believes nothing of it: nothing is allocated for what the file is too short for.
+    /// Reads and checks the header. Memory is bounded by the size of the file.
     pub fn read(file: &mut File, path: &Path) -> Result<Header> {
         let io = |source| failed(LOAD, path, source);
         let length = file.metadata().map_err(io)?.len();
         if length < 8 {
-            bail!(Format, LOAD, "{}: {length} bytes are too few for a safetensors file", path.display());
+            bail!(Format, LOAD, "{}: not a safetensors file: {length} bytes are too few", path.display());
         }
         let mut size = [0; 8];
         file.read_exact(&mut size).map_err(io)?;
         let size = u64::from_le_bytes(size);
         if size > length - 8 {
-            bail!(Format, LOAD, "{}: a header of {size} bytes does not fit into {length} bytes", path.display());
-        }
-        if size > LONGEST_HEADER {
             let path = path.display();
             bail!(
                 Format,
                 LOAD,
-                "{path}: a header of {size} bytes is longer than the {LONGEST_HEADER} bytes it may have"
+                "{path}: not a safetensors file: a header of {size} bytes does not fit in {length} bytes"
             );
+        }
+        if size > LONGEST_HEADER {
+            let path = path.display();
+            bail!(Format, LOAD, "{path}: header must have at most {LONGEST_HEADER} bytes, got {size}");
         }
         let mut text = scratch::filled(LOAD, 0_u8, size as usize)?;
         file.read_exact(&mut text).map_err(io)?;
@@ -65,13 +66,13 @@ impl Header {
             }
             None => None,
         };
-        let entries = place(items, length - 8 - size, path)?;
+        let entries = position(items, length - 8 - size, path)?;
         Ok(Header { entries, metadata: metadata.unwrap_or_default(), bytes: 8 + size as usize })
     }
 }
 
-/// The tensors in the order in which they lie in so many bytes, which they must fill, each with as many as its elements take.
-fn place(items: BTreeMap<String, &RawValue>, bytes: u64, path: &Path) -> Result<Vec<Entry>> {
+/// The tensors in the order of their bytes, which must fill exactly `bytes` without gaps.
+fn position(items: BTreeMap<String, &RawValue>, bytes: u64, path: &Path) -> Result<Vec<Entry>> {
     let mut infos: Vec<(String, Info)> = Vec::new();
     for (name, text) in items {
         let info = Info::read(text).map_err(|error| within(error, path, &name))?;
@@ -86,32 +87,32 @@ fn place(items: BTreeMap<String, &RawValue>, bytes: u64, path: &Path) -> Result<
     }
     if end as u64 != bytes {
         let path = path.display();
-        bail!(Format, LOAD, "{path}: {bytes} bytes follow the header, which says what {end} of them are");
+        bail!(Format, LOAD, "{path}: expected {end} bytes after the header, got {bytes}");
     }
     Ok(entries)
 }
 
-/// Checks one tensor of the header, whose bytes must begin where those of the others end.
+/// Checks one tensor of the header, whose bytes must begin at `others`, where the tensor before ends.
 fn check(info: &Info, others: usize, bytes: u64) -> Result<(Shape, DType)> {
     let (start, end) = info.offsets;
     let Some(dtype) = from_file(&info.dtype) else {
-        bail!(Format, LOAD, "there is no dtype {}", printable(&info.dtype));
+        bail!(Format, LOAD, "unknown dtype {}", printable(&info.dtype));
     };
     if start != others {
-        bail!(Format, LOAD, "its bytes begin at {start}, those before it end at {others}");
+        bail!(Format, LOAD, "data_offsets must begin at {others}, where the tensor before ends, got {start}");
     }
     if end < start || end as u64 > bytes {
-        bail!(Format, LOAD, "its bytes are said to be {start} to {end} of {bytes}");
+        bail!(Format, LOAD, "data_offsets must be in order and at most {bytes}, got {start} to {end}");
     }
     let shape = Shape::from(&info.shape);
     let taken = checked_bytes(LOAD, &shape, dtype.size())?;
     if taken != end - start {
-        bail!(Format, LOAD, "{shape:?} elements of {dtype} take {taken} bytes, and it has {}", end - start);
+        bail!(Format, LOAD, "expected {taken} bytes for shape {shape:?} of {dtype}, got {}", end - start);
     }
     Ok((shape, dtype))
 }
 
-/// An item of the header that is not of the form it should have.
+/// The error for a malformed item of the header.
 fn unreadable(path: &Path, name: &str, error: &serde_json::Error) -> Error {
     within(err!(Format, LOAD, "{error}"), path, name)
 }
@@ -120,7 +121,7 @@ pub(super) fn malformed(op: &'static str, path: &Path, error: &dyn std::fmt::Dis
     err!(Format, op, "{}: {error}", path.display())
 }
 
-/// Puts the file and the tensor into a message about its bytes.
+/// Adds the file and the tensor to a message.
 pub(super) fn within(error: Error, path: &Path, name: &str) -> Error {
     error.context(format_args!("{}: {}", path.display(), printable(name)))
 }
@@ -129,7 +130,7 @@ pub(super) fn failed(op: &'static str, path: &Path, source: io::Error) -> Error 
     Error::io(op, path, source)
 }
 
-/// What the header says of a tensor.
+/// The entry of a tensor in the header.
 struct Info {
     dtype: String,
     shape: Vec<usize>,
@@ -142,7 +143,7 @@ impl Info {
         let fields: BTreeMap<String, &RawValue> = serde_json::from_str(text.get()).map_err(wrong)?;
         let field = |name: &str| match fields.get(name) {
             Some(field) => Ok(field.get()),
-            None => Err(err!(Format, LOAD, "it has no `{name}`")),
+            None => Err(err!(Format, LOAD, "missing field `{name}`")),
         };
         Ok(Info {
             dtype: serde_json::from_str(field("dtype")?).map_err(wrong)?,
@@ -152,7 +153,7 @@ impl Info {
     }
 }
 
-/// The text of a header, which names tensors in the order in which their bytes lie.
+/// The text of a header, with the tensors in the order of their bytes.
 pub(super) fn text(metadata: &Metadata, entries: &[Entry]) -> String {
     let mut items = Vec::new();
     if !metadata.is_empty() {
@@ -166,7 +167,7 @@ pub(super) fn text(metadata: &Metadata, entries: &[Entry]) -> String {
     format!("{{{}}}", items.join(","))
 }
 
-/// The format's name of a dtype; it has none for `c128`.
+/// The format's name of a dtype; none for `c128`.
 pub(super) fn to_file(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
         DType::Bool => "BOOL",

@@ -1,7 +1,7 @@
-//! The safetensors format: a header in JSON (name, dtype, shape and place of each tensor), then the bytes of the tensors.
+//! The safetensors format: a header in JSON (name, dtype, shape and offsets of each tensor), then the bytes of the tensors.
 //!
-//! Whatever loads takes a file, the index of a model in several files (Hugging Face's `model.safetensors.index.json`), or the
-//! folder of a model, with `model.safetensors` or that index in it.
+//! The loading functions take a file, the index of a sharded model (Hugging Face's `model.safetensors.index.json`), or the
+//! folder of a model with `model.safetensors` or that index.
 //!
 //! ```
 //! use cotangent::io::{StateDict, safetensors};
@@ -26,8 +26,8 @@ pub use shards::save_sharded;
 
 use super::replace::replace;
 use super::{LoadOptions, StateDict};
-use crate::backend::cpu::runtime::bytes;
 use crate::error::{bail, err, named};
+use crate::io::bytes;
 use crate::order::sort_by_key;
 use crate::{Device, Result, Tensor};
 use header::{Entry, failed, to_file, within};
@@ -38,21 +38,21 @@ use std::path::Path;
 const SAVE: &str = "safetensors::save";
 const LOAD: &str = "safetensors::load";
 
-/// The name under which the format keeps its metadata, and which is therefore no tensor's.
+/// The format's name for its metadata, which no tensor can have.
 const METADATA: &str = "__metadata__";
 
-/// The longest header that readers of the format take.
+/// The longest header that readers of the format accept.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// Text that is saved beside the tensors.
+/// Named texts that are saved with the tensors.
 pub type Metadata = BTreeMap<String, String>;
 
-/// Saves tensors, so that the file at `path` is at any time the old or the new one: they are written to a temporary file
-/// beside it, which takes its place when all of it is on the disk. A symbolic link stays and the file it leads to is
-/// replaced. On Unix the new file has the mode of the old one.
+/// Saves tensors. The file at `path` is replaced atomically: the tensors are written to a temporary file in the same folder,
+/// which is renamed when it is on the disk. A symbolic link stays and its target is replaced. On Unix the new file has the
+/// mode of the old one.
 ///
-/// The temporary file has the name `.cotangent-` and 16 random digits. If saving fails it is removed; if the process is
-/// killed meanwhile it stays, and may be removed by hand.
+/// The temporary file has a name `.cotangent-*.tmp`. If saving fails it is removed. If the process is killed it stays, until
+/// a later process that saves to the folder removes it.
 ///
 /// ```
 /// use cotangent::{Tensor, io::{StateDict, safetensors}};
@@ -66,14 +66,14 @@ pub type Metadata = BTreeMap<String, String>;
 /// ```
 ///
 /// # Errors
-/// If a tensor has the name `__metadata__`, which the format keeps for itself, or the file cannot be written; the old one is
-/// then as it was.
+/// If a tensor has the name `__metadata__`, which the format reserves, or the file cannot be written; the old file is then
+/// unchanged.
 #[track_caller]
 pub fn save(path: impl AsRef<Path>, dict: &StateDict) -> Result<()> {
     named(SAVE, write(path.as_ref(), dict, &Metadata::new()))
 }
 
-/// As [`save`], with text beside the tensors (the format's `__metadata__`).
+/// As [`save`], with metadata (the format's `__metadata__`).
 ///
 /// ```
 /// use cotangent::{Tensor, io::{StateDict, safetensors}};
@@ -97,35 +97,36 @@ pub fn save_with_metadata(path: impl AsRef<Path>, dict: &StateDict, metadata: &M
 
 fn write(path: &Path, dict: &StateDict, metadata: &Metadata) -> Result<()> {
     if dict.get(METADATA).is_some() {
-        bail!(Format, SAVE, "{}: no tensor can have the name {METADATA}, which the format uses itself", path.display());
+        bail!(Format, SAVE, "{}: name {METADATA} is reserved by the format", path.display());
     }
-    // Wide elements first, so that all of them lie aligned.
+    // Wide elements first, so that all are aligned.
     let mut tensors = dict
         .iter()
         .map(|(name, tensor)| Ok((name, tensor.detach().contiguous()?.to_device(Device::Cpu)?)))
         .collect::<Result<Vec<_>>>()?;
     sort_by_key(&mut tensors, |(_, tensor)| std::cmp::Reverse(tensor.dtype().size()));
     let mut end = 0;
-    let place = |(name, tensor): &(&str, Tensor)| {
+    let position = |(name, tensor): &(&str, Tensor)| {
         let start = end;
         end += tensor.numel() * tensor.dtype().size();
         if to_file(tensor.dtype()).is_none() {
-            let error = err!(Format, SAVE, "the format has no {}: save the parts, or cast to c64", tensor.dtype());
+            let error = err!(
+                Format,
+                SAVE,
+                "safetensors has no dtype {}: save the real and imaginary parts, or cast to c64",
+                tensor.dtype()
+            );
             return Err(within(error, path, name));
         }
         Ok(Entry { name: name.to_string(), shape: tensor.layout().shape().clone(), dtype: tensor.dtype(), start })
     };
-    let entries = tensors.iter().map(place).collect::<Result<Vec<_>>>()?;
+    let entries = tensors.iter().map(position).collect::<Result<Vec<_>>>()?;
     let mut header = header::text(metadata, &entries).into_bytes();
     header.resize(header.len().next_multiple_of(8), b' ');
     let length = header.len() as u64;
     if length > LONGEST_HEADER {
         let path = path.display();
-        bail!(
-            Format,
-            SAVE,
-            "{path}: the names make a header of {length} bytes, and no more than {LONGEST_HEADER} can be read"
-        );
+        bail!(Format, SAVE, "{path}: header must have at most {LONGEST_HEADER} bytes, got {length}: shorten the names");
     }
     let views = tensors.iter().map(|(_, tensor)| tensor.as_raw_view()).collect::<Result<Vec<_>>>()?;
     replace(path, |file| {
@@ -136,7 +137,7 @@ fn write(path: &Path, dict: &StateDict, metadata: &Metadata) -> Result<()> {
     .map_err(|source| failed(SAVE, path, source))
 }
 
-/// Loads all tensors of a file into memory of their own, in the order in which they lie there.
+/// Loads all tensors of a file into memory, in the order of their bytes.
 ///
 /// ```
 /// use cotangent::{Tensor, io::{StateDict, safetensors}};
@@ -150,7 +151,7 @@ fn write(path: &Path, dict: &StateDict, metadata: &Metadata) -> Result<()> {
 /// ```
 ///
 /// # Errors
-/// If a file cannot be read, is not of this format, or holds a dtype that there is none of here.
+/// If a file cannot be read, is not of this format, or has an unsupported dtype.
 #[track_caller]
 pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
     named(LOAD, read(path.as_ref(), &LoadOptions::new()).map(|(dict, _)| dict))
@@ -171,13 +172,13 @@ pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
 /// ```
 ///
 /// # Errors
-/// As [`load`]; also if a name that was asked for is missing, or two would become one.
+/// As [`load`]; also if a requested name is missing, or renaming gives two tensors one name.
 #[track_caller]
 pub fn load_with(path: impl AsRef<Path>, options: impl Into<LoadOptions>) -> Result<StateDict> {
     named("safetensors::load_with", read(path.as_ref(), &options.into()).map(|(dict, _)| dict))
 }
 
-/// As [`load`], with the text beside the tensors.
+/// As [`load`], with the metadata.
 ///
 /// ```
 /// use cotangent::{Tensor, io::{StateDict, safetensors}};
@@ -203,9 +204,8 @@ fn read(path: &Path, options: &LoadOptions) -> Result<(StateDict, Metadata)> {
     Ok((reader.read(options)?, reader.metadata().clone()))
 }
 
-/// Loads the tensors of a file without reading it: they share a mapping of it, and what is not looked at is never read.
-/// A tensor that is changed gets memory of its own first, so the file is never written to. Elements that do not lie
-/// aligned in the file are copied.
+/// Loads the tensors of a file by mapping it into memory: pages are read on access. A tensor that is changed is copied first,
+/// so the file is never written to. Elements that are not aligned in the file are copied.
 ///
 /// ```
 /// use cotangent::{Tensor, io::{StateDict, safetensors}};
@@ -224,15 +224,15 @@ fn read(path: &Path, options: &LoadOptions) -> Result<(StateDict, Metadata)> {
 /// As [`load`].
 ///
 /// # Safety
-/// Nobody may change or truncate the file as long as one of the tensors, or one that shares its bytes, lives. To put
-/// another file in its place by renaming, as [`save`] does, is no change in this sense.
+/// The file must not be changed or truncated while one of the tensors, or one that shares its bytes, lives. Replacing the
+/// file by renaming, as [`save`] does, is allowed.
 #[track_caller]
 pub unsafe fn load_mmap(path: impl AsRef<Path>) -> Result<StateDict> {
     // SAFETY: the caller's promise.
     named("safetensors::load_mmap", unsafe { reader::map(path.as_ref(), &LoadOptions::new()) })
 }
 
-/// As [`load_mmap`], with options. Tensors that are cast or go to another device get memory of their own.
+/// As [`load_mmap`], with options. Tensors that are cast or moved to another device are copied.
 ///
 /// ```
 /// use cotangent::{Tensor, io::{LoadOptions, StateDict, safetensors}};

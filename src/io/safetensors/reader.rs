@@ -1,11 +1,12 @@
-//! A file, or the shards of a model, opened: what is in it is known, and its tensors are read when they are asked for.
+//! An open file, or the open shards of a model. Tensors are read on request.
 
 use super::header::{Entry, Header, failed, malformed, within};
 use super::{LOAD, Metadata};
-use crate::backend::cpu::runtime::{bytes, scratch};
 use crate::error::{bail, err, named};
+use crate::io::bytes;
 use crate::io::load_options::printable;
 use crate::io::{LoadOptions, StateDict};
+use crate::memory::scratch;
 use crate::{DType, Result, Tensor};
 use memmap2::Mmap;
 use std::collections::{BTreeMap, HashMap};
@@ -14,12 +15,11 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The files of a model in a folder, as Hugging Face's programs name them.
+/// Hugging Face's names for the files of a model.
 pub(super) const WHOLE: &str = "model.safetensors";
 pub(super) const INDEX: &str = "model.safetensors.index.json";
 
-/// Opens a file, an index of several, or the folder of a model, and reads what its header says; a tensor is read when it is
-/// asked for.
+/// Opens a file, an index of several, or the folder of a model, and reads the headers. Tensors are read on request.
 ///
 /// ```
 /// use cotangent::{Tensor, io::{StateDict, safetensors}};
@@ -42,8 +42,8 @@ pub fn open(path: impl AsRef<Path>) -> Result<Reader> {
     named("safetensors::open", Reader::new(path.as_ref()))
 }
 
-/// What [`open`] gives: the contents of a file or of several, and their tensors when they are asked for. Nothing is mapped: a
-/// file that is changed meanwhile gives other values or an error.
+/// One or several open files, returned by [`open`]. Tensors are read on request. Nothing is mapped: a file that is changed
+/// meanwhile gives other values or an error.
 ///
 /// ```
 /// use cotangent::{DType, io::safetensors};
@@ -62,7 +62,7 @@ pub struct Reader {
     shards: Vec<Shard>,
     /// All tensors, shard by shard, in the order of their bytes.
     entries: Vec<(usize, Entry)>,
-    places: HashMap<String, usize>,
+    positions: HashMap<String, usize>,
     metadata: Metadata,
 }
 
@@ -70,20 +70,20 @@ pub struct Reader {
 struct Shard {
     path: PathBuf,
     file: Mutex<File>,
-    /// Where the bytes of the tensors begin.
+    /// The start of the bytes of the tensors.
     bytes: usize,
 }
 
 impl Reader {
     pub(super) fn new(path: &Path) -> Result<Reader> {
         let mut reader =
-            Reader { shards: Vec::new(), entries: Vec::new(), places: HashMap::new(), metadata: Metadata::new() };
+            Reader { shards: Vec::new(), entries: Vec::new(), positions: HashMap::new(), metadata: Metadata::new() };
         if path.is_dir() {
             let (whole, index) = (path.join(WHOLE), path.join(INDEX));
             match (whole.is_file(), index.is_file()) {
                 (true, _) => reader.add(whole)?,
                 (_, true) => reader.add_index(&index)?,
-                _ => bail!(Format, LOAD, "{}: there is neither {WHOLE} nor {INDEX} in this folder", path.display()),
+                _ => bail!(Format, LOAD, "{}: folder has neither {WHOLE} nor {INDEX}", path.display()),
             }
         } else if path.extension().is_some_and(|ending| ending == "json") {
             reader.add_index(path)?;
@@ -93,14 +93,14 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Takes in all tensors of a file.
+    /// Adds all tensors of a file.
     fn add(&mut self, path: PathBuf) -> Result<()> {
         let mut file = File::open(&path).map_err(|source| failed(LOAD, &path, source))?;
         let header = Header::read(&mut file, &path)?;
         for entry in header.entries {
-            if let Some(other) = self.places.insert(entry.name.clone(), self.entries.len()) {
+            if let Some(other) = self.positions.insert(entry.name.clone(), self.entries.len()) {
                 let first = self.shards[self.entries[other].0].path.display().to_string();
-                return Err(within(err!(Format, LOAD, "{first} has it, too"), &path, &entry.name));
+                return Err(within(err!(Format, LOAD, "tensor is also in {first}"), &path, &entry.name));
             }
             self.entries.push((self.shards.len(), entry));
         }
@@ -111,7 +111,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Takes in the files of an index.
+    /// Adds the files of an index.
     fn add_index(&mut self, path: &Path) -> Result<()> {
         let weight_map = read_index(path)?;
         let mut files: Vec<&str> = weight_map.values().map(String::as_str).collect();
@@ -123,25 +123,25 @@ impl Reader {
             let mut parts = Path::new(file).components();
             if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
                 let file = printable(file);
-                bail!(Format, LOAD, "{}: {file} is no name of a file beside the index", path.display());
+                bail!(Format, LOAD, "{}: files must be in the folder of the index, got {file}", path.display());
             }
             self.add(folder.join(file))?;
         }
         for (name, file) in &weight_map {
-            let shard = self.places.get(name).map(|&place| &self.shards[self.entries[place].0]);
+            let shard = self.positions.get(name).map(|&position| &self.shards[self.entries[position].0]);
             if shard.and_then(|shard| shard.path.file_name()) != Some(file.as_ref()) {
-                return Err(within(err!(Format, LOAD, "it is not in {}", printable(file)), path, name));
+                return Err(within(err!(Format, LOAD, "tensor is not in {}", printable(file)), path, name));
             }
         }
         Ok(())
     }
 
-    /// The names, in the order in which the tensors lie in the file.
+    /// The names, in the order of the tensors in the file.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(|(_, entry)| entry.name.as_str())
     }
 
-    /// The text beside the tensors.
+    /// The metadata.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -157,27 +157,27 @@ impl Reader {
     }
 
     fn entry(&self, name: &str) -> Option<&(usize, Entry)> {
-        self.places.get(name).map(|&place| &self.entries[place])
+        self.positions.get(name).map(|&position| &self.entries[position])
     }
 
     /// Reads one tensor.
     ///
     /// # Errors
-    /// If there is none of that name, or the file cannot be read.
+    /// If there is no tensor of that name, or the file cannot be read.
     #[track_caller]
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
         const OP: &str = "Reader::tensor";
         let read = || match self.entry(name) {
             Some((shard, entry)) => self.read_entry(*shard, entry),
-            None => Err(err!(Value, OP, "there is no {name}")),
+            None => Err(err!(Value, OP, "no tensor named {name}")),
         };
         named(OP, read())
     }
 
-    /// Reads tensors, one after the other.
+    /// Reads tensors sequentially.
     ///
     /// # Errors
-    /// If a name that was asked for is missing, two would become one, or the file cannot be read.
+    /// If a requested name is missing, renaming gives two tensors one name, or the file cannot be read.
     #[track_caller]
     pub fn load(&self, options: impl Into<LoadOptions>) -> Result<StateDict> {
         named("Reader::load", self.read(&options.into()))
@@ -200,7 +200,7 @@ impl Reader {
 
     fn read_entry(&self, shard: usize, entry: &Entry) -> Result<Tensor> {
         let Shard { path, file, bytes } = &self.shards[shard];
-        // Every reader seeks first: it does not matter where one that panicked has left the file.
+        // Every read seeks first, so the position after a panic does not matter.
         let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
         let read = |to: &mut [u8]| {
             let start = file.seek(SeekFrom::Start((bytes + entry.start) as u64));
@@ -211,27 +211,27 @@ impl Reader {
     }
 }
 
-/// Which file every tensor is in.
+/// The file of each tensor.
 fn read_index(path: &Path) -> Result<BTreeMap<String, String>> {
-    /// As long as a header may be.
+    /// The same limit as for a header.
     const LONGEST: u64 = super::LONGEST_HEADER;
     let io = |source| failed(LOAD, path, source);
     let mut file = File::open(path).map_err(io)?;
     let length = file.metadata().map_err(io)?.len();
     if length > LONGEST {
-        bail!(Format, LOAD, "{}: an index of {length} bytes is longer than {LONGEST}", path.display());
+        bail!(Format, LOAD, "{}: index must have at most {LONGEST} bytes, got {length}", path.display());
     }
     let mut text = scratch::filled(LOAD, 0_u8, length as usize)?;
     file.read_exact(&mut text).map_err(io)?;
     let index: BTreeMap<String, serde_json::Value> =
         serde_json::from_slice(&text).map_err(|error| malformed(LOAD, path, &error))?;
     let Some(serde_json::Value::Object(weight_map)) = index.get("weight_map") else {
-        bail!(Format, LOAD, "{}: this is no index: it has no weight_map", path.display());
+        bail!(Format, LOAD, "{}: not an index: it has no weight_map", path.display());
     };
     let mut files = BTreeMap::new();
     for (name, file) in weight_map {
         let Some(file) = file.as_str() else {
-            return Err(within(err!(Format, LOAD, "its file is no text"), path, name));
+            return Err(within(err!(Format, LOAD, "name of the file must be text"), path, name));
         };
         files.insert(name.clone(), file.to_string());
     }
@@ -261,7 +261,7 @@ pub(super) unsafe fn map(path: &Path, options: &LoadOptions) -> Result<StateDict
         let shared = unsafe { bytes::from_mapping(LOAD, &map, bytes + entry.start, entry.shape.clone(), entry.dtype) };
         match shared.map_err(|error| within(error, path, &entry.name))? {
             Some(tensor) => Ok(tensor),
-            // Its elements do not lie aligned.
+            // The elements are not aligned.
             None => reader.read_entry(shard, entry),
         }
     })

@@ -1,4 +1,4 @@
-//! A model in several files, as Hugging Face's programs write and read it.
+//! Sharded models, as Hugging Face's programs write and read them.
 #![forbid(unsafe_code)]
 
 use super::header::failed;
@@ -17,12 +17,12 @@ use std::path::Path;
 
 const OP: &str = "safetensors::save_sharded";
 
-/// Saves tensors into a folder, in files of at most so many bytes of tensors, with an index of them: `model.safetensors` if one
-/// is enough, else `model-00001-of-00003.safetensors` and so on and `model.safetensors.index.json`. A tensor that is larger has
-/// a file of its own. Files of an earlier model in the folder that the new one does not have are removed.
+/// Saves tensors into a folder, in shards with at most `max_shard_bytes` of tensors: `model.safetensors` if one is enough,
+/// else `model-00001-of-00003.safetensors` and so on with the index `model.safetensors.index.json`. A larger tensor gets a
+/// separate file. Files of an earlier model in the folder that the new one does not have are removed.
 ///
-/// Each file is replaced whole, but not all at once: if the process is killed while it replaces a model of as many files by
-/// another, the folder has parts of both. Save to a new folder where that matters.
+/// Each file is replaced atomically, but not all together: if the process is killed while it replaces a model with the same
+/// number of files, the folder has parts of both. Save to a new folder where that matters.
 ///
 /// ```
 /// use cotangent::{Tensor, io::{StateDict, safetensors}};
@@ -37,7 +37,7 @@ const OP: &str = "safetensors::save_sharded";
 /// ```
 ///
 /// # Errors
-/// If a file of no bytes is asked for, or a file cannot be written.
+/// If `max_shard_bytes` is 0, or a file cannot be written.
 #[doc(alias = "save_pretrained")]
 #[track_caller]
 pub fn save_sharded(folder: impl AsRef<Path>, dict: &StateDict, max_shard_bytes: usize) -> Result<()> {
@@ -46,7 +46,7 @@ pub fn save_sharded(folder: impl AsRef<Path>, dict: &StateDict, max_shard_bytes:
 
 fn write_shards(folder: &Path, dict: &StateDict, most: usize) -> Result<()> {
     if most == 0 {
-        bail!(Value, OP, "files of 0 bytes hold no tensor");
+        bail!(Value, OP, "max_shard_bytes must be positive, got 0");
     }
     let bytes_of = |tensor: &Tensor| tensor.numel() * tensor.dtype().size();
     let (mut shards, mut taken) = (vec![StateDict::new()], 0);
@@ -62,7 +62,7 @@ fn write_shards(folder: &Path, dict: &StateDict, most: usize) -> Result<()> {
         taken += bytes_of(tensor);
     }
     fs::create_dir_all(folder).map_err(|source| failed(OP, folder, source))?;
-    // What Python's loaders look for.
+    // Python's loaders check this entry.
     let metadata = map_of([("format".to_string(), "pt".to_string())]);
     if let [whole] = &shards[..] {
         write(&folder.join(WHOLE), whole, &metadata)?;
@@ -85,7 +85,7 @@ fn write_shards(folder: &Path, dict: &StateDict, most: usize) -> Result<()> {
     remove_others(folder, &files)
 }
 
-/// Removes the files of another model, which loaders would take for this one's.
+/// Removes the files of another model, which loaders would take as part of this one.
 fn remove_others(folder: &Path, own: &[String]) -> Result<()> {
     let io = |source| failed(OP, folder, source);
     for entry in fs::read_dir(folder).map_err(io)? {

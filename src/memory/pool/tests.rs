@@ -1,6 +1,6 @@
 use super::*;
 
-/// A system of so many bytes, which watches what the pool does with it. Its segments touch, to tempt the pool.
+/// A system of `capacity` bytes that checks the pool's calls. Its segments are adjacent, to test that they are not joined.
 pub(crate) struct Fake {
     capacity: usize,
     next: usize,
@@ -46,7 +46,7 @@ fn get(pool: &mut Pool<Fake>, bytes: usize) -> Block {
     block
 }
 
-/// The four invariants of the file's head.
+/// Checks the invariants of `pool.rs`.
 fn check(pool: &Pool<Fake>) {
     let mut covered = 0;
     for (&start, segment) in &pool.segments {

@@ -1,4 +1,4 @@
-//! Other dtypes, and other places for the same values.
+//! Casts, copies, and moves between devices.
 
 use crate::autograd::BackwardContext;
 use crate::backend;
@@ -12,7 +12,7 @@ use smallvec::smallvec;
 use std::borrow::Cow;
 
 impl Tensor {
-    /// This tensor if it is of a dtype, else what [`to_dtype`](Self::to_dtype) gives.
+    /// This tensor if it has the dtype, otherwise the result of [`to_dtype`](Self::to_dtype).
     #[inline]
     #[track_caller]
     pub(crate) fn as_dtype(&self, dtype: DType) -> Result<Cow<'_, Tensor>> {
@@ -152,9 +152,9 @@ impl Tensor {
 
 /// # Pinned memory
 impl Tensor {
-    /// A copy in pinned memory of the CPU: [`to_device`](Self::to_device) does not wait for such a copy to arrive on a
-    /// GPU. It may be dropped or changed at once: what the GPU still reads is kept for it. For data that is brought there
-    /// batch by batch; there should not be much of such memory.
+    /// A copy in pinned (page-locked) memory of the CPU. [`to_device`](Self::to_device) copies it to a GPU asynchronously.
+    /// The tensor may be dropped or changed at once: memory that the GPU still reads is kept. Use it for batches of data;
+    /// large amounts of pinned memory slow the system down.
     ///
     /// ```
     /// # use cotangent::{Device, tensor};
@@ -168,7 +168,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no GPU, or not enough of such memory.
+    /// If there is no GPU, or not enough pinned memory.
     #[track_caller]
     pub fn pin_memory(&self) -> Result<Tensor> {
         named("pin_memory", self.pinned())
@@ -188,7 +188,7 @@ impl Tensor {
         Err(backend::no_cuda("pin_memory", 0))
     }
 
-    /// Whether what is computed of each element by itself has the channels last, as this has them. On the CPU it never has.
+    /// Whether elementwise results keep the channels-last layout of this tensor. On the CPU they never do.
     pub(crate) fn keeps_channels_last(&self) -> bool {
         self.device() != Device::Cpu && !self.is_batched() && self.layout().is_channels_last()
     }
@@ -196,7 +196,7 @@ impl Tensor {
     /// A contiguous copy outside the graph.
     pub(crate) fn copied(&self, op: &'static str) -> Result<Tensor> {
         if self.dtype().is_complex() {
-            // Nothing else has these bytes: the copy is no view of another tensor.
+            // The copy owns its memory: it is not a view of another tensor.
             return Ok(self.detach().view_as_real()?.copied(op)?.view_as_complex()?.into_value());
         }
         self.copied_as(op, self.dtype())
@@ -212,7 +212,7 @@ impl Tensor {
     }
 }
 
-/// To and from complex numbers. What would lose imaginary parts is refused.
+/// Casts to and from complex numbers. A cast that would lose imaginary parts is refused.
 #[track_caller]
 fn complex_cast(x: &Tensor, dtype: DType) -> Result<Tensor> {
     match (x.dtype().is_complex(), dtype.is_complex()) {
@@ -226,7 +226,7 @@ fn complex_cast(x: &Tensor, dtype: DType) -> Result<Tensor> {
             bail!(
                 DType,
                 "to_dtype",
-                "{} as {dtype} would lose the imaginary parts: take real() or imag() first",
+                "cannot cast {} to {dtype}, which would lose the imaginary parts: call real() or imag() first",
                 x.dtype()
             )
         }
@@ -261,7 +261,7 @@ fn copy_samples() -> Result<Vec<Sample>> {
         sample![x(&[2, 3])?],
         sample![x(&[])?],
         sample![x(&[2, 0])?],
-        // These take a copy.
+        // These need a copy.
         sample![x(&[2, 3])?.t()?],
         sample![x(&[2, 1])?.expand([2, 3])?],
     ])

@@ -1,4 +1,4 @@
-//! Tensors out of nothing: constants, ranges, random numbers.
+//! Constants, ranges and random numbers.
 
 use crate::backend::{self, Draw};
 use crate::dtype::with_any_dtype;
@@ -11,25 +11,25 @@ use crate::{DType, Device, Element, Result, Scalar, Shape, Tensor, TensorOptions
 use std::f64::consts::FRAC_1_SQRT_2;
 
 options! {
-    /// The options of [`Tensor::arange_with`]. A number stands for the step, a dtype for itself.
+    /// The options of [`Tensor::arange_with`]. A number converts to the step, a dtype to the dtype.
     ///
     /// ```
-    /// use cotangent::{ArangeOptions, DType, Tensor};
+    /// use cotangent::{DType, Tensor, options::ArangeOptions};
     /// let options = ArangeOptions::new().step(2).dtype(DType::F64);
     /// assert_eq!(Tensor::arange_with(0, 6, options)?.to_vec::<f64>()?, [0.0, 2.0, 4.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct ArangeOptions {
-        /// The distance of two elements.
+        /// The difference of neighbouring elements.
         step: Scalar = Scalar::I64(1),
-        /// The type of the elements: by default `i64` of integers, `f32` if any of the numbers is a float.
+        /// The dtype: by default `i64` for integers, `f32` if any of the numbers is a float.
         dtype: Option<DType> = None,
-        /// Where they are: by default on the CPU.
+        /// The device: by default the CPU.
         device: Option<Device> = None,
     }
 }
 
-/// A dtype, a device, or both, stand for the options that have these among others.
+/// Converts a dtype, a device, or both, to options that contain these.
 macro_rules! where_and_what {
     ($($options:ident),+) => {$(
         impl From<DType> for $options {
@@ -58,20 +58,20 @@ macro_rules! steps {
 steps!(f64, f32, i64, i32, isize);
 
 options! {
-    /// The options of [`Tensor::eye_with`]. A number stands for the columns, a dtype for itself.
+    /// The options of [`Tensor::eye_with`]. A number converts to the columns, a dtype to the dtype.
     ///
     /// ```
-    /// use cotangent::{DType, EyeOptions, Tensor};
+    /// use cotangent::{DType, Tensor, options::EyeOptions};
     /// let x = Tensor::eye_with(2, EyeOptions::new().m(3_usize).dtype(DType::I64))?;
     /// assert_eq!(x.to_vec::<i64>()?, [1, 0, 0, 0, 1, 0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct EyeOptions {
-        /// How many columns there are: by default as many as rows.
+        /// The number of columns: by default that of rows.
         m: Option<usize> = None,
-        /// The type of the elements: by default `f32`.
+        /// The dtype: by default `f32`.
         dtype: Option<DType> = None,
-        /// Where they are: by default on the CPU.
+        /// The device: by default the CPU.
         device: Option<Device> = None,
     }
 }
@@ -134,7 +134,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shape is too large or memory runs out, or the dtype does not have the number.
+    /// If the shape is too large, memory runs out, or the dtype cannot represent the number.
     #[op(samples = || Ok(vec![sample![[2, 3], 1.5], sample![[2], 3], sample![[], true], sample![[2], 255; dtype = DType::U8]]),
         errors = || Ok(vec![error!["too large", "bytes"; sample![[isize::MAX, 8], 1.5]], error!["no such number", "-1", "u8"; sample![[2], -1; dtype = DType::U8]]]), derivative = none)]
     pub fn full(
@@ -218,10 +218,14 @@ impl Tensor {
     ) -> Result<Tensor> {
         let ArangeOptions { step, dtype, device } = options;
         let (start, end) = end.after(start);
-        // Complex ones are NaN here.
+        // Complex numbers become NaN here.
         let (a, b, s) = (start.to_f64(), end.to_f64(), step.to_f64());
         if !(a.is_finite() && b.is_finite() && s.is_finite()) || s == 0.0 || (b - a) / s < 0.0 {
-            bail!(Value, "arange", "no range from {start} to {end} in steps of {step}");
+            bail!(
+                Value,
+                "arange",
+                "step must lead from start to end and all must be finite, got start {start}, end {end} and step {step}"
+            );
         }
         let options = of_options(dtype, device);
         if let (Scalar::I64(a), Scalar::I64(b), Scalar::I64(s)) = (start, end, step) {
@@ -230,7 +234,7 @@ impl Tensor {
             let n = usize::try_from(n).unwrap_or(usize::MAX);
             let (at, (dtype, device)) = (|i: usize| a.wrapping_add((i as i64).wrapping_mul(s)), options.or(DType::I64));
             if dtype == DType::I64 {
-                // The most common range, which indices are made of.
+                // The most common case: indices.
                 return Tensor::empty("arange", n.into(), dtype, Device::Cpu)?
                     .filled_from((0..n).map(at))?
                     .to_device(device);
@@ -238,7 +242,7 @@ impl Tensor {
             return numbers("arange", n, (dtype, device), at);
         }
         let n = ((b - a) / s).ceil() as usize;
-        // Integers go from a whole number on in whole steps.
+        // For an integer dtype the start and the step are truncated.
         let whole = dtype.is_some_and(DType::is_int);
         let (a, s) = if whole { (a.trunc(), s.trunc()) } else { (a, s) };
         numbers("arange", n, options.or(DType::F32), |i| a + i as f64 * s)
@@ -327,7 +331,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no integer in that range.
+    /// If `low` is not less than `high`.
     #[op(samples = || Ok(vec![sample![-3, 4, [2, 3]], sample![0, 1, []], sample![0, 200, [5]; dtype = DType::U8]]),
         errors = || Ok(vec![error!["an empty range", "3"; sample![3, 3, [2]]]]), derivative = none, random)]
     pub fn randint(low: i64, high: i64, size: impl Into<Shape>, options: impl Into<TensorOptions>) -> Result<Tensor> {
@@ -369,7 +373,7 @@ impl Tensor {
     }
 }
 
-/// The options with what they leave open taken from a tensor.
+/// The options, with the dtype and device of a tensor by default.
 pub(in crate::ops) fn alike(x: &Tensor, options: TensorOptions) -> TensorOptions {
     TensorOptions { dtype: options.dtype.or(Some(x.dtype())), device: options.device.or(Some(x.device())) }
 }
@@ -380,8 +384,8 @@ fn like(op: &'static str, x: &Tensor, value: Scalar, options: TensorOptions) -> 
     Tensor::filled(op, x.layout().shape().clone(), value, dtype, device)
 }
 
-/// The end of a range, which is not part of it. Where only one number is given, as a caller from elsewhere can, the range
-/// is from 0 up to that.
+/// The end of a range, which is excluded. If the only number is given as `start`, as callers of the operation table can, the
+/// range goes from 0 to that number.
 ///
 /// ```
 /// use cotangent::{Tensor, ops};
@@ -394,7 +398,7 @@ fn like(op: &'static str, x: &Tensor, value: Scalar, options: TensorOptions) -> 
 pub struct RangeEnd(Option<Scalar>);
 
 impl RangeEnd {
-    /// Both ends of the range, of which the first number given is one.
+    /// Both ends of the range, of which the first given number is `start`.
     pub(in crate::ops) fn after(self, start: Scalar) -> (Scalar, Scalar) {
         self.0.map_or((Scalar::I64(0), start), |end| (start, end))
     }
@@ -421,7 +425,7 @@ impl<'a> FromArg<'a> for RangeEnd {
     }
 }
 
-/// What is to be drawn.
+/// The distribution of random numbers.
 #[derive(Clone, Copy)]
 pub(in crate::ops) enum Distribution {
     Uniform,
@@ -442,16 +446,16 @@ pub(in crate::ops) fn random_tensor(
         let mut pairs = shape;
         pairs.insert(pairs.len(), 2);
         let parts = random_tensor(op, pairs, options.dtype(dtype.to_real()), numbers, take)?;
-        // A complex normal number has a variance of 1 in all.
+        // The variance of a complex normal number is 1, the sum of those of its parts.
         let parts = if matches!(numbers, Distribution::Normal) { parts.mul(FRAC_1_SQRT_2)? } else { parts };
         return parts.view_as_complex();
     }
     match numbers {
         Distribution::Integers(low, high) if low >= high => {
-            bail!(Value, op, "there is no integer from {low} up to {high}")
+            bail!(Value, op, "low must be less than high, got {low} and {high}")
         }
         Distribution::Uniform | Distribution::Normal if !dtype.is_float() => {
-            bail!(DType, op, "cannot draw random numbers of dtype {dtype}")
+            bail!(DType, op, "dtype must be floating point or complex, got {dtype}")
         }
         _ => {}
     }
@@ -491,7 +495,7 @@ fn no_such_numbers() -> Result<Vec<ErrorCase>> {
     Ok(vec![error!["integers", "i64"; sample![[2]; dtype = DType::I64]]])
 }
 
-/// `n` numbers by their positions, in the dtype asked for at once: to cast them would take a second buffer.
+/// `n` numbers as a function of their positions, written in the requested dtype at once, without a second buffer.
 pub(in crate::ops) fn numbers<S: Into<Scalar>>(
     op: &'static str,
     n: usize,
@@ -501,7 +505,7 @@ pub(in crate::ops) fn numbers<S: Into<Scalar>>(
     scalars(op, n, of, &|i| at(i).into())
 }
 
-/// Numbers at equal distances, both ends included. Between integers if they are to be some.
+/// Evenly spaced numbers, both ends included. For integer dtypes the ends are truncated.
 pub(in crate::ops) fn even_steps(start: f64, end: f64, steps: usize, dtype: DType) -> impl Fn(usize) -> f64 {
     let whole = dtype.is_int() || dtype == DType::Bool;
     let (start, end) = if whole { (start.trunc(), end.trunc()) } else { (start, end) };
@@ -513,14 +517,14 @@ pub(in crate::ops) fn even_steps(start: f64, end: f64, steps: usize, dtype: DTyp
     }
 }
 
-/// The same behind a pointer: what follows is compiled once for each dtype, not for each sequence.
+/// As [`numbers`], with dynamic dispatch: compiled once for each dtype, not for each sequence.
 fn scalars(
     op: &'static str,
     n: usize,
     (dtype, device): (DType, Device),
     at: &dyn Fn(usize) -> Scalar,
 ) -> Result<Tensor> {
-    // They go one way: what lies between the ends fits if these do.
+    // The sequence is monotonic: all numbers fit if the ends do.
     if n > 0 {
         at(0).check_element(op, dtype)?;
         at(n - 1).check_element(op, dtype)?;

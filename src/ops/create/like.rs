@@ -1,19 +1,20 @@
-//! Tensors made after the example of another, and single numbers as tensors.
+//! Tensors with the dtype and device of another, and 0-dimensional tensors.
 
 use crate::error::bail;
 use crate::ops::create::constants::{Distribution, RangeEnd, alike, random_tensor};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::{DType, Operand, Result, Scalar, Shape, Tensor, TensorOptions, random};
+use crate::tensor::Operand;
+use crate::{DType, Result, Scalar, Shape, Tensor, TensorOptions, random};
 
-/// One number in a shape, in this tensor's dtype and on its device unless the options say otherwise.
+/// A tensor filled with one number, by default with the dtype and device of `x`.
 fn new(op: &'static str, x: &Tensor, size: Shape, value: Scalar, options: TensorOptions) -> Result<Tensor> {
     let (dtype, device) = alike(x, options).or(x.dtype());
     value.check_element(op, dtype)?;
     Tensor::filled(op, size, value, dtype, device)
 }
 
-/// # Creation after the example of another tensor
+/// # Creation like another tensor
 #[ops]
 impl Tensor {
     /// Zeros of a given shape with the dtype and device of this tensor. PyTorch's `new_empty` does the same here:
@@ -101,7 +102,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no integer in that range.
+    /// If `low` is not less than `high`.
     #[op(samples = || Ok(vec![sample![spread([2, 3], -1.0, 1.0)?, 0, 5], sample![spread([2], -1.0, 1.0)?, -3, 9; dtype = DType::I32]]),
         errors = || Ok(vec![error!["an empty range", "3"; sample![spread([2], -1.0, 1.0)?, 3, 3]]]), derivative = none, random)]
     pub fn randint_like(
@@ -112,7 +113,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         let (low, high) = high.after(low.into());
         let (Scalar::I64(low), Scalar::I64(high)) = (low, high) else {
-            bail!(Value, "randint_like", "{low} and {high} are no integers");
+            bail!(Value, "randint_like", "low and high must be integers, got {low} and {high}");
         };
         let (shape, integers) = (self.layout().shape().clone(), Distribution::Integers(low, high));
         random_tensor("randint_like", shape, alike(self, options), integers, random::next_range)
@@ -127,8 +128,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the value is a tensor with dimensions, or a number that the dtype does not have.
-    #[op(samples = fill_samples, errors = fill_errors)]
+    /// If the value is a tensor with dimensions, or a number that the dtype cannot represent.
+    #[op(in_place_by_hand, samples = fill_samples, errors = fill_errors)]
     pub fn fill<'a>(&self, value: impl Into<Operand<'a>>) -> Result<Tensor> {
         let value = match value {
             Operand::Scalar(value) => {

@@ -1,4 +1,4 @@
-//! Numbers that follow a rule: by powers, and the indices of triangles; integers as vectors of zeros and a one.
+//! Logarithmic ranges, triangular indices, one-hot vectors and Vandermonde matrices.
 // PyTorch's parameter of `vander` is a capital letter.
 #![allow(non_snake_case)]
 
@@ -15,17 +15,17 @@ options! {
     /// The options of [`Tensor::logspace_with`].
     ///
     /// ```
-    /// use cotangent::{DType, LogspaceOptions, Tensor};
+    /// use cotangent::{DType, Tensor, options::LogspaceOptions};
     /// let options = LogspaceOptions::new().base(2.0).dtype(DType::F64);
     /// assert_eq!(Tensor::logspace_with(0.0, 2.0, 3, options)?.to_vec::<f64>()?, [1.0, 2.0, 4.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LogspaceOptions {
-        /// What the powers are of.
+        /// The base of the powers.
         base: f64 = 10.0,
-        /// The type of the elements: by default `f32`.
+        /// The dtype: by default `f32`.
         dtype: Option<DType> = None,
-        /// Where they are: by default on the CPU.
+        /// The device: by default the CPU.
         device: Option<Device> = None,
     }
 }
@@ -35,17 +35,17 @@ options! {
     /// The options of [`Tensor::tril_indices_with`] and [`Tensor::triu_indices_with`].
     ///
     /// ```
-    /// use cotangent::{DType, Tensor, TriangleIndicesOptions};
+    /// use cotangent::{DType, Tensor, options::TriangleIndicesOptions};
     /// let options = TriangleIndicesOptions::new().offset(1_isize).dtype(DType::I32);
     /// assert_eq!(Tensor::triu_indices_with(2, 2, options)?.to_vec::<i32>()?, [0, 1]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct TriangleIndicesOptions {
-        /// How far to the right of the main diagonal the triangle's is.
+        /// The offset of the triangle's diagonal from the main diagonal, to the right.
         offset: isize = 0,
-        /// The type of the elements: by default `i64`.
+        /// The dtype: by default `i64`.
         dtype: Option<DType> = None,
-        /// Where they are: by default on the CPU.
+        /// The device: by default the CPU.
         device: Option<Device> = None,
     }
 }
@@ -60,19 +60,19 @@ fn triangle_indices(
 ) -> Result<Tensor> {
     let (dtype, device) = of_options(options.dtype, options.device).or(DType::I64);
     if !dtype.is_int() {
-        bail!(DType, op, "indices are integers, not {dtype}");
+        bail!(DType, op, "dtype must be an integer type, got {dtype}");
     }
     let too_many = || err!(Shape, op, "a matrix of {row} rows and {col} columns has too many elements");
     row.checked_mul(col).ok_or_else(too_many)?;
-    // Row r has the columns before `edge(r)`, or from it on.
+    // The lower triangle has the columns of row r before `edge(r)`, the upper one those from it on.
     let (rows, width, diagonal) = (row as i128, col as i128, options.offset as i128 + i128::from(!upper));
     let edge = |r: i128| (r + diagonal).clamp(0, width);
-    // Between these rows it moves on by one column a row; before, it is at the first one, and after, at the last one.
+    // Between these rows the edge moves by one column per row. Before them it is 0, after them it is the width.
     let (moves, stops) = ((-diagonal).clamp(0, rows), (width - diagonal).clamp(0, rows));
     let before_edge = (stops - moves) * (edge(moves) + edge(stops - 1)) / 2 + (rows - stops) * width;
     let count = if upper { rows * width - before_edge } else { before_edge };
     let count = usize::try_from(count).ok().filter(|count| count.checked_mul(2).is_some()).ok_or_else(too_many)?;
-    // Rows without elements are not gone through: there may be any number of them.
+    // Rows without elements are skipped: there may be any number of them.
     let some = if upper { 0..stops as usize } else { moves as usize..row };
     let columns = |r: usize| if upper { edge(r as i128) as usize..col } else { 0..edge(r as i128) as usize };
     let some = if count == 0 { 0..0 } else { some };
@@ -81,7 +81,7 @@ fn triangle_indices(
     indices.reshape([2, count])?.to_dtype(dtype)?.to_device(device)
 }
 
-/// # Sequences
+/// # Ranges and sequences
 #[ops]
 impl Tensor {
     /// `steps` powers of a base, 10 by default, with evenly spaced exponents from `start` to `end`, both included,
@@ -101,7 +101,7 @@ impl Tensor {
         let of = of_options(dtype, device).or(DType::F32);
         let exponent = even_steps(start, end, steps, of.0);
         let made = numbers("logspace", steps, of, |i| base.powf(exponent(i)))?;
-        // With a negative base the signs between the ends are others. There are not too many of them: there was memory.
+        // With a negative base the signs alternate: all numbers have to be checked, not only the ends.
         if base < 0.0 && of.0.is_int() {
             (0..steps).try_for_each(|i| Scalar::F64(base.powf(exponent(i))).check_element("logspace", of.0))?;
         }
@@ -150,23 +150,25 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If an integer is negative or not below `num_classes`, or these are not integers.
+    /// If an integer is negative or not less than `num_classes`, or the elements are not integers.
     #[op(samples = one_hot_samples, errors = one_hot_errors, derivative = none)]
     pub fn one_hot(&self, #[default(-1)] num_classes: isize) -> Result<Tensor> {
         if !self.dtype().is_int() {
-            bail!(DType, "one_hot", "classes are integers, not {}", self.dtype());
+            bail!(DType, "one_hot", "input must be integers, got {}", self.dtype());
         }
         let wide = self.private()?.to_dtype(DType::I64)?.contiguous()?;
         let mut classes = num_classes;
         if self.numel() == 0 {
             if num_classes <= 0 {
-                bail!(Value, "one_hot", "there are no integers to tell {num_classes} classes from");
+                bail!(Value, "one_hot", "num_classes must be positive for an empty input, got {num_classes}");
             }
         } else {
             let (least, most) = (wide.min(..)?.item::<i64>()?, wide.max(..)?.item::<i64>()?);
             if least < 0 || (num_classes != -1 && most as isize >= num_classes) {
-                let wrong = if least < 0 { least } else { most };
-                bail!(Index, "one_hot", "class {wrong} is not one of {num_classes} classes");
+                if least < 0 {
+                    bail!(Index, "one_hot", "classes must be ≥ 0, got {least}");
+                }
+                bail!(Index, "one_hot", "classes must be less than num_classes = {num_classes}, got {most}");
             }
             classes = if num_classes == -1 { (most as isize).saturating_add(1) } else { num_classes };
         }
@@ -175,7 +177,7 @@ impl Tensor {
     }
 
     /// The Vandermonde matrix of a vector: its columns are powers with decreasing exponents, or increasing ones with
-    /// `increasing`. `n` is the number of columns, by default the number of rows. Integers become `i64`.
+    /// `increasing`. `N` is the number of columns, by default the number of rows. Integers become `i64`.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -186,11 +188,11 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If it is no vector, or memory has no room for so many columns.
+    /// If the tensor is not a vector, or memory does not suffice for that many columns.
     #[op(samples = vander_samples, errors = vander_errors)]
     pub fn vander(&self, N: impl Into<Option<usize>>, #[default(false)] increasing: bool) -> Result<Tensor> {
         if self.rank() != 1 {
-            bail!(Shape, "vander", "a tensor of shape {:?} is no vector", self.shape());
+            bail!(Shape, "vander", "input must be a vector, got shape {:?}", self.shape());
         }
         let count = N.unwrap_or(self.numel());
         if count == 0 {

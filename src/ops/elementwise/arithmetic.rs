@@ -1,4 +1,4 @@
-//! More functions of two and three tensors.
+//! Further functions of two and three tensors.
 
 use crate::backend::spec::{Ordered, Real, Sym, SymMask, select};
 use crate::error::bail;
@@ -9,34 +9,35 @@ use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::ops::{elementwise::complex_forms, ops};
 use crate::options::options;
-use crate::{DType, Operand, Result, Scalar, Tensor};
+use crate::tensor::Operand;
+use crate::{DType, Result, Scalar, Tensor};
 use std::f64::consts::LN_2;
 
 options! {
-    /// The options of [`Tensor::addcmul_with`] and [`Tensor::addcdiv_with`]. A number stands for the factor.
+    /// The options of [`Tensor::addcmul_with`] and [`Tensor::addcdiv_with`]. A number is taken as the factor.
     ///
     /// ```
-    /// use cotangent::{ValueOptions, tensor};
+    /// use cotangent::{tensor, options::ValueOptions};
     /// let x = tensor!([1.0])?;
     /// assert_eq!(x.addcmul_with(&x, &x, ValueOptions::new().value(-1))?.item::<f32>()?, 0.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct ValueOptions {
-        /// What the product or quotient is multiplied with.
+        /// The factor of the product or quotient.
         value: Scalar = Scalar::I64(1),
     }
 }
 
 options! {
-    /// The options of [`Tensor::rsub_with`]. A number stands for the factor.
+    /// The options of [`Tensor::rsub_with`]. A number is taken as the factor.
     ///
     /// ```
-    /// use cotangent::{RsubOptions, tensor};
+    /// use cotangent::{tensor, options::RsubOptions};
     /// assert_eq!(tensor!([1.0])?.rsub_with(5.0, RsubOptions::new().alpha(2))?.item::<f32>()?, 3.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct RsubOptions {
-        /// What this tensor is multiplied with.
+        /// The factor for this tensor.
         alpha: Scalar = Scalar::I64(1),
     }
 }
@@ -53,7 +54,7 @@ from_number! {
     RsubOptions alpha [f64, i32, i64, Scalar];
 }
 
-/// A cotangent that goes to one side, or half to each where both are equal.
+/// The cotangent of one side, or half of it for each where both are equal.
 fn shared(g: Sym, a: Sym, b: Sym, mine: SymMask) -> Sym {
     select(a.eq(b), 0.5 * g, select(mine, g, zero()))
 }
@@ -61,11 +62,11 @@ fn shared(g: Sym, a: Sym, b: Sym, mine: SymMask) -> Sym {
 /// Python's `%`, whose result has the sign of the divisor.
 static REMAINDER: Elementwise = Elementwise::new("remainder", Domain::Float, 2, 0, |x, _| {
     let (rest, b) = (x[0].fmod(x[1]), x[1]);
-    // A zero has the divisor's sign, too, as Python and the array API have it.
+    // A zero also has the sign of the divisor, as in Python and the array API.
     let rest = select(rest.eq(zero()), zero().copysign(b), rest);
     select(rest.ne(zero()) & b.lt(zero()).differs(rest.lt(zero())), rest + b, rest)
 })
-// The quotient, which is whole, from the exact remainder. An infinite one is the divisor, added once.
+// The integral quotient, from the exact remainder. An infinite remainder is the divisor, added once.
 .with_gradient(|g, x, y, _| {
     let quotient = ((x[0] - y) / x[1]).rint();
     vec![Some(g), Some(-(g * select(y.abs().eq(zero() + f64::INFINITY), zero() - 1.0, quotient)))]
@@ -78,8 +79,8 @@ static REMAINDER_OF_INTS: Elementwise = Elementwise::new("remainder", Domain::Nu
 static FMOD: Elementwise = Elementwise::new("fmod", Domain::Float, 2, 0, |x, _| x[0].fmod(x[1]));
 static FMOD_OF_INTS: Elementwise = Elementwise::new("fmod", Domain::Number, 2, 0, |x, _| rest_of_ints(x[0], x[1]));
 
-/// In half precision, from the digits, the least exponent and the largest number of the dtype: the distance to the next number
-/// follows from the exponent, and is half as much below a power of 2.
+/// `nextafter` in half precision, from the digits, the least exponent and the largest number of the dtype: the distance to
+/// the next number follows from the exponent, and is halved below a power of 2.
 static NEXT_OF_HALF: Elementwise = Elementwise::new("nextafter", Domain::Float, 2, 3, |x, p| {
     let (a, b, digits, least, largest) = (x[0], x[1], p[0], p[1], p[2]);
     let exponent = select(a.eq(zero()), least, a.exponent().maximum(least));
@@ -92,24 +93,24 @@ static NEXT_OF_HALF: Elementwise = Elementwise::new("nextafter", Domain::Float, 
     select(a.eq(b) | b.ne(b), b, select(a.ne(a), a, next))
 });
 
-/// What the quotient of integers, which is cut off, leaves; 0 where they are divided by 0.
+/// The remainder of integer division truncated towards zero; 0 for a division by 0.
 fn rest_of_ints(a: Sym, b: Sym) -> Sym {
     select(b.eq(zero()), zero(), a - a / b * b)
 }
 
-/// A factor, if it does not turn integers into floats. It wraps around as products do.
+/// A factor, unless it would turn integers into floats. It wraps around as products do.
 pub(in crate::ops) fn number_for(op: &'static str, number: Scalar, tensors: &[&Tensor]) -> Result<Scalar> {
     let mut dtype = tensors[0].dtype();
     for tensor in &tensors[1..] {
         dtype = common_dtype(op, dtype, tensor.dtype())?;
     }
     if number.beside(dtype) != dtype {
-        bail!(DType, op, "{number} cannot multiply elements of {dtype}: cast them first");
+        bail!(DType, op, "cannot multiply {dtype} elements by {number}: cast them first");
     }
     Ok(number.wrapped(dtype))
 }
 
-/// # More arithmetic
+/// # Division, remainders and number theory
 #[ops]
 impl Tensor {
     /// The quotient rounded towards minus infinity, as Python's `//`. Integers stay integers; an integer divided by 0
@@ -123,7 +124,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = || whole_pairs(true), errors = pair_errors, derivative = zero)]
+    #[op(in_place, samples = || whole_pairs(true), errors = pair_errors, derivative = zero)]
     pub fn floor_divide<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         self.div_with(other, Rounding::Floor)
     }
@@ -138,8 +139,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, the dtypes have no common type, or both are of bools.
-    #[op(samples = || whole_pairs(false), errors = pair_errors, aliases = ["__mod__"])]
+    /// If the shapes do not broadcast, the dtypes have no common type, or both are bool.
+    #[op(in_place, samples = || whole_pairs(false), errors = pair_errors, aliases = ["__mod__"])]
     pub fn remainder<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.element("remainder", self.dtype(), self.device())?;
         let dtype = common_dtype("remainder", self.dtype(), other.dtype())?;
@@ -162,8 +163,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, the dtypes have no common type, or both are of bools.
-    #[op(samples = || whole_pairs(false), errors = pair_errors)]
+    /// If the shapes do not broadcast, the dtypes have no common type, or both are bool.
+    #[op(in_place, samples = || whole_pairs(false), errors = pair_errors)]
     pub fn fmod<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.element("fmod", self.dtype(), self.device())?;
         let dtype = common_dtype("fmod", self.dtype(), other.dtype())?;
@@ -176,8 +177,8 @@ impl Tensor {
         FMOD_OF_INTS.call(&[self, &other], &[])
     }
 
-    /// The elementwise maximum. If one element is NaN, the other is returned. Where both are equal, this tensor gets
-    /// the gradient.
+    /// The elementwise maximum. If one element is NaN, the other is returned. Where both are equal, each gets half
+    /// of the gradient.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -193,8 +194,8 @@ impl Tensor {
             |g, _y| [shared(g, a, b, a.gt(b) | b.ne(b)), shared(g, a, b, !(a.gt(b) | b.ne(b)))])
     }
 
-    /// The elementwise minimum. If one element is NaN, the other is returned. Where both are equal, this tensor gets
-    /// the gradient.
+    /// The elementwise minimum. If one element is NaN, the other is returned. Where both are equal, each gets half
+    /// of the gradient.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -257,7 +258,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(numbers = floats, samples = signs, errors = pair_errors)]
+    #[op(in_place, numbers = floats, samples = signs, errors = pair_errors)]
     pub fn copysign<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Float copysign(self, other) |a, b| a.copysign(b))
     }
@@ -273,7 +274,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are not floats, or the shapes do not broadcast.
-    #[op(samples = || pairs(-2.0, 2.0), errors = float_pair_errors, derivative = none)]
+    #[op(in_place, samples = || pairs(-2.0, 2.0), errors = float_pair_errors, derivative = none)]
     pub fn nextafter<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.resolve(self.dtype(), self.device())?;
         let dtype = common_dtype("nextafter", self.dtype(), other.dtype())?;
@@ -300,7 +301,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(numbers = floats, samples = || pairs(-2.0, 2.0), errors = pair_errors)]
+    #[op(in_place, numbers = floats, samples = || pairs(-2.0, 2.0), errors = pair_errors)]
     pub fn ldexp<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Float ldexp(self, other) |a, b| a * b.exp2())
     }
@@ -338,7 +339,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = steps, errors = pair_errors)]
+    #[op(in_place, samples = steps, errors = pair_errors)]
     pub fn heaviside<'a>(&self, values: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Any heaviside(self, values) |a, b| select(a.eq(zero()), b, Sym::from_mask(a.gt(zero()))),
             |g, _y| [g * 0.0, select(a.eq(zero()), g, zero())])
@@ -354,7 +355,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(numbers = floats, samples = || pairs(0.5, 2.0), errors = pair_errors, aliases = ["special_xlogy"])]
+    #[op(in_place, numbers = floats, samples = || pairs(0.5, 2.0), errors = pair_errors, aliases = ["special_xlogy"])]
     pub fn xlogy<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Float xlogy(self, other) |a, b| select(b.ne(b), b, select(a.eq(zero()), zero(), a * b.ln())),
             |g, _y| [select(a.eq(zero()) & b.le(zero()), zero(), g * b.ln()), g * a / b])
@@ -386,7 +387,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(numbers = floats, samples = lerp_samples, errors = lerp_errors)]
+    #[op(in_place, numbers = floats, samples = lerp_samples, errors = lerp_errors)]
     pub fn lerp<'a>(&self, end: impl Into<Operand<'a>>, weight: impl Into<Operand<'a>>) -> Result<Tensor> {
         let beside = self.dtype().to_float();
         let (end, weight) = (end.resolve(beside, self.device())?, weight.resolve(beside, self.device())?);
@@ -394,7 +395,7 @@ impl Tensor {
             return complex_forms::lerp(self, &end, &weight);
         }
         let (end, weight) = (Operand::from(&*end), Operand::from(&*weight));
-        // From the nearer end, so that a weight of 1 gives exactly that.
+        // From the nearer end, so that a weight of 1 gives exactly `end`.
         elementwise!(Float lerp(self, end, weight)
             |a, b, w| select(w.abs().lt(zero() + 0.5), a + w * (b - a), b - (b - a) * (1.0 - w)),
             |g, _y| [g * (1.0 - w), g * w, g * (b - a)])
@@ -410,8 +411,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, the dtypes have no common type, or a float is to multiply integers.
-    #[op(autocast_cuda = widest, samples = three, errors = three_errors)]
+    /// If the shapes do not broadcast, the dtypes have no common type, or integers have a float as factor.
+    #[op(in_place, autocast_cuda = widest, samples = three, errors = three_errors)]
     pub fn addcmul(&self, tensor1: &Tensor, tensor2: &Tensor, options: impl Into<ValueOptions>) -> Result<Tensor> {
         let value = number_for("addcmul", options.value, &[self, tensor1, tensor2])?;
         static OP: Elementwise = Elementwise::new("addcmul", Domain::Number, 3, 1, |x, p| x[0] + p[0] * x[1] * x[2]);
@@ -429,7 +430,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(autocast_cuda = widest, samples = three, errors = three_errors)]
+    #[op(in_place, autocast_cuda = widest, samples = three, errors = three_errors)]
     pub fn addcdiv(&self, tensor1: &Tensor, tensor2: &Tensor, options: impl Into<ValueOptions>) -> Result<Tensor> {
         static OP: Elementwise = Elementwise::new("addcdiv", Domain::Float, 3, 1, |x, p| x[0] + p[0] * (x[1] / x[2]));
         OP.call(&[self, tensor1, tensor2], &[options.value])
@@ -445,7 +446,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast.
-    #[op(numbers = floats, samples = || pairs(0.4, 2.0), errors = shape_errors, in_f64)]
+    #[op(in_place, numbers = floats, samples = || pairs(0.4, 2.0), errors = shape_errors, in_f64)]
     pub fn float_power<'a>(&self, exponent: impl Into<Operand<'a>>) -> Result<Tensor> {
         let wide = |dtype: DType| if dtype.is_complex() { DType::C128 } else { DType::F64 };
         let exponent = match exponent {
@@ -467,7 +468,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, the dtypes have no common type, or both are of bools.
+    /// If the shapes do not broadcast, the dtypes have no common type, or both are bool.
     #[op(numbers = wrapped, samples = rsub_samples, errors = pair_errors, aliases = ["__rsub__"])]
     pub fn rsub<'a>(&self, other: impl Into<Operand<'a>>, options: impl Into<RsubOptions>) -> Result<Tensor> {
         let other = other.resolve(self.dtype(), self.device())?;
@@ -477,7 +478,7 @@ impl Tensor {
     }
 }
 
-/// Pairs whose quotients are no whole numbers; `flat` where the derivative is 0.
+/// Pairs whose quotients are not integers; with `flat`, the derivative is 0.
 fn whole_pairs(flat: bool) -> Result<Vec<Sample>> {
     let pair = |a: &[usize], b: &[usize]| Ok(sample![spread(a, -3.1, 3.3)?, spread(b, 0.7, 1.1)?]);
     let mut all = vec![pair(&[2, 3], &[2, 3])?, pair(&[2, 3], &[3])?, pair(&[], &[2])?, pair(&[0, 2], &[2])?];
@@ -493,7 +494,7 @@ fn signs() -> Result<Vec<Sample>> {
     Ok(vec![sample(&[2, 3], &[2, 3])?, sample(&[3], &[2, 1])?, sample(&[], &[])?, sample(&[0, 3], &[3])?])
 }
 
-/// A function that jumps where its values matter: of integers, which get no gradient.
+/// Samples of the step function at integers, which get no gradient: it jumps where its values matter.
 fn steps() -> Result<Vec<Sample>> {
     let x = ints(&[-1, 0, 2, 0], [2, 2])?;
     Ok(vec![
@@ -534,7 +535,7 @@ fn three_errors() -> Result<Vec<ErrorCase>> {
 
 fn rsub_samples() -> Result<Vec<Sample>> {
     let mut all = pairs(-2.0, 2.0)?;
-    // The difference of a tensor and itself is 0 whatever it is.
+    // The difference of a tensor and itself is always 0.
     all.retain(Sample::is_of_two);
     all.push(sample![spread([2, 3], -2.0, 2.0)?, spread([3], -2.0, 2.0)?; alpha = 0.7]);
     all.push(sample![ints(&[1, 2], [2])?, 5; alpha = 3]);

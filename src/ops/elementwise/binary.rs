@@ -1,4 +1,4 @@
-//! Arithmetic on two tensors, which broadcast against each other both ways.
+//! Arithmetic on two tensors that broadcast.
 
 use crate::backend::spec::{Ordered, Real, select};
 use crate::error::bail;
@@ -8,13 +8,14 @@ use crate::ops::elementwise::call::{Domain, Elementwise, elementwise, zero};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::options::options;
-use crate::{DType, Operand, Result, Scalar, Tensor};
+use crate::tensor::Operand;
+use crate::{DType, Result, Scalar, Tensor};
 
 choices! {
     /// How the quotients of [`Tensor::div`] are rounded.
     ///
     /// ```
-    /// use cotangent::{Rounding, tensor};
+    /// use cotangent::{tensor, options::Rounding};
     /// let x = tensor!([-3.0, 3.0])?;
     /// assert_eq!(x.div_with(2.0, Rounding::Trunc)?.to_vec::<f32>()?, [-1.0, 1.0]);
     /// assert_eq!(x.div_with(2.0, Rounding::Floor)?.to_vec::<f32>()?, [-2.0, 1.0]);
@@ -22,7 +23,7 @@ choices! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub enum Rounding {
-        /// Not at all.
+        /// No rounding.
         #[default]
         None = "none",
         /// Towards zero.
@@ -33,16 +34,16 @@ choices! {
 }
 
 options! {
-    /// The options of [`Tensor::div_with`]. A [`Rounding`] stands for itself.
+    /// The options of [`Tensor::div_with`]. A [`Rounding`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{DivOptions, Rounding, tensor};
+    /// use cotangent::{tensor, options::{DivOptions, Rounding}};
     /// let options = DivOptions::new().rounding_mode(Rounding::Trunc);
     /// assert_eq!(tensor!([-3, 3])?.div_with(2, options)?.to_vec::<i64>()?, [-1, 1]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct DivOptions {
-        /// How quotients are rounded. Those of integers stay integers if they are.
+        /// How quotients are rounded. Rounded quotients of integers are integers.
         rounding_mode: Rounding = Rounding::None,
     }
 }
@@ -54,15 +55,15 @@ impl From<Rounding> for DivOptions {
 }
 
 options! {
-    /// The options of [`Tensor::add_with`] and [`Tensor::sub_with`]. A number stands for the factor.
+    /// The options of [`Tensor::add_with`] and [`Tensor::sub_with`]. A number is taken as the factor.
     ///
     /// ```
-    /// use cotangent::{AddOptions, tensor};
+    /// use cotangent::{tensor, options::AddOptions};
     /// assert_eq!(tensor!([1.0])?.add_with(3.0, AddOptions::new().alpha(2))?.item::<f32>()?, 7.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct AddOptions {
-        /// What the other is multiplied with.
+        /// The factor for the other operand.
         alpha: Scalar = Scalar::I64(1),
     }
 }
@@ -73,14 +74,14 @@ impl<T: Into<Scalar>> From<T> for AddOptions {
     }
 }
 
-/// The sum, which the engine and the in-place operations need as well.
+/// The sum, also used by the engine and the in-place operations.
 pub(crate) static ADD: Elementwise = Elementwise::new("add", Domain::Any, 2, 0, |x, _| x[0] + x[1]);
 pub(crate) static SUB: Elementwise = Elementwise::new("sub", Domain::Number, 2, 0, |x, _| x[0] - x[1]);
 pub(crate) static MUL: Elementwise = Elementwise::new("mul", Domain::Any, 2, 0, |x, _| x[0] * x[1]);
 pub(crate) static DIV: Elementwise = Elementwise::new("div", Domain::Float, 2, 0, |x, _| x[0] / x[1])
     .with_gradient(|g, x, y, _| vec![Some(g / x[1]), Some(-(g / x[1] * y))]);
 
-/// An operation on a tensor and what stands beside it.
+/// An operation on a tensor and its other operand.
 #[track_caller]
 fn call(op: &'static Elementwise, a: &Tensor, b: &Operand<'_>) -> Result<Tensor> {
     match b {
@@ -105,7 +106,7 @@ impl Tensor {
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
     #[doc(alias = "__add__")]
-    #[op(numbers = wrapped, samples = || pairs(-2.0, 2.0), errors = pair_errors, aliases = ["__radd__", "__add__"])]
+    #[op(in_place_by_hand, numbers = wrapped, samples = || pairs(-2.0, 2.0), errors = pair_errors, aliases = ["__radd__", "__add__"])]
     pub fn add<'a>(&self, other: impl Into<Operand<'a>>, options: impl Into<AddOptions>) -> Result<Tensor> {
         if options.alpha == Scalar::I64(1) {
             return call(&ADD, self, &other);
@@ -125,8 +126,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, the dtypes have no common type, or both are of bools.
-    #[op(numbers = wrapped, samples = || pairs_with_itself(-2.0, 2.0, true), errors = pair_errors, aliases = ["subtract"])]
+    /// If the shapes do not broadcast, the dtypes have no common type, or both are bool.
+    #[op(in_place_by_hand, numbers = wrapped, samples = || pairs_with_itself(-2.0, 2.0, true), errors = pair_errors, aliases = ["subtract"])]
     #[doc(alias = "subtract")]
     pub fn sub<'a>(&self, other: impl Into<Operand<'a>>, options: impl Into<AddOptions>) -> Result<Tensor> {
         if options.alpha == Scalar::I64(1) {
@@ -147,7 +148,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(numbers = wrapped, samples = || pairs(-2.0, 2.0), errors = pair_errors, aliases = ["__rmul__", "multiply"])]
+    #[op(in_place_by_hand, numbers = wrapped, samples = || pairs(-2.0, 2.0), errors = pair_errors, aliases = ["__rmul__", "multiply"])]
     #[doc(alias = "multiply")]
     pub fn mul<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         call(&MUL, self, &other)
@@ -157,7 +158,7 @@ impl Tensor {
     /// mode is given.
     ///
     /// ```
-    /// # use cotangent::{Rounding, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::Rounding};
     /// assert_eq!(tensor!([3, 4])?.div(2)?.to_vec::<f32>()?, [1.5, 2.0]);
     /// assert_eq!(tensor!([3, -3])?.div_with(2, Rounding::Floor)?.to_vec::<i64>()?, [1, -2]);
     /// # Ok::<(), cotangent::Error>(())
@@ -167,7 +168,7 @@ impl Tensor {
     /// If the shapes do not broadcast or the dtypes have no common type.
     #[doc(alias = "true_divide")]
     #[doc(alias = "floor_divide")]
-    #[op(numbers = floats, samples = div_samples, errors = pair_errors, aliases = ["true_divide", "__truediv__", "divide"])]
+    #[op(in_place_by_hand, numbers = floats, samples = div_samples, errors = pair_errors, aliases = ["true_divide", "__truediv__", "divide"])]
     #[doc(alias = "divide")]
     pub fn div<'a>(&self, other: impl Into<Operand<'a>>, options: impl Into<DivOptions>) -> Result<Tensor> {
         match options.rounding_mode {
@@ -185,15 +186,15 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, the dtypes have no common type, both are of bools, or an integer tensor is raised to a
+    /// If the shapes do not broadcast, the dtypes have no common type, both are bool, or an integer tensor is raised to a
     /// negative integer.
     #[doc(alias = "__pow__")]
-    #[op(autocast_cuda = f32, samples = || pairs(0.4, 2.0), errors = pow_errors)]
+    #[op(in_place, autocast_cuda = f32, samples = || pairs(0.4, 2.0), errors = pow_errors)]
     pub fn pow<'a>(&self, exponent: impl Into<Operand<'a>>) -> Result<Tensor> {
         if let Operand::Scalar(Scalar::I64(number @ ..0)) = exponent
             && !self.dtype().is_differentiable()
         {
-            bail!(Value, "pow", "integers cannot be raised to {number}: cast to a float with to_dtype first");
+            bail!(Value, "pow", "cannot raise integers to {number}: cast to a float with to_dtype first");
         }
         if let (true, Operand::Scalar(number)) = (self.dtype().is_complex(), &exponent)
             && let Some(power) = known_power(self, *number)?
@@ -214,7 +215,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(numbers = floats, autocast_cuda = widest, samples = || pairs_with_itself(0.5, 2.0, true), errors = pair_errors, aliases = ["arctan2"])]
+    #[op(in_place, numbers = floats, autocast_cuda = widest, samples = || pairs_with_itself(0.5, 2.0, true), errors = pair_errors, aliases = ["arctan2"])]
     #[doc(alias = "arctan2")]
     pub fn atan2<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Float atan2(self, other) |a, b| a.atan2(b))
@@ -230,7 +231,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(numbers = floats, samples = || pairs(0.5, 2.0), errors = pair_errors)]
+    #[op(in_place, numbers = floats, samples = || pairs(0.5, 2.0), errors = pair_errors)]
     pub fn hypot<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Float hypot(self, other) |a, b| a.hypot(b))
     }
@@ -266,8 +267,8 @@ impl Tensor {
     }
 }
 
-/// The powers of complex numbers that are products, quotients or roots: these keep the digits, and the infinities, that the exponential
-/// of a logarithm loses.
+/// Powers of complex numbers that are products, quotients or roots: these keep digits and infinities that the exponential of
+/// a logarithm loses.
 #[track_caller]
 fn known_power(x: &Tensor, exponent: Scalar) -> Result<Option<Tensor>> {
     let exponent = match exponent {
@@ -297,11 +298,11 @@ fn known_power(x: &Tensor, exponent: Scalar) -> Result<Option<Tensor>> {
     Ok(Some(power))
 }
 
-/// Quotients rounded to whole numbers, which have a derivative of zero; of integers they are integers.
+/// Rounded quotients, whose derivative is zero. Integers give integers.
 #[track_caller]
 fn divide_rounded(a: &Tensor, b: &Tensor, rounding: Rounding) -> Result<Tensor> {
     static TRUNC: Elementwise = Elementwise::new("div", Domain::Number, 2, 0, |x, _| (x[0] / x[1]).trunc());
-    // Python's `//`: the quotient of what the remainder leaves, so that it is not rounded up to a whole number first.
+    // Python's `//`: (a − remainder) / b, so that the quotient is not rounded up to an integer first.
     static FLOOR: Elementwise = Elementwise::new("div", Domain::Number, 2, 0, |x, _| {
         let (a, b) = (x[0], x[1]);
         let rest = a.fmod(b);
@@ -309,11 +310,11 @@ fn divide_rounded(a: &Tensor, b: &Tensor, rounding: Rounding) -> Result<Tensor> 
         let quotient = select(signs_differ, (a - rest) / b - 1.0, (a - rest) / b);
         let down = quotient.floor();
         let whole = select((quotient - down).gt(zero() + 0.5), down + 1.0, down);
-        // A zero has the sign of the quotient.
+        // A zero gets the sign of the quotient.
         let whole = select(whole.eq(zero()), zero().copysign(a / b), whole);
         select(b.eq(zero()), a / b, whole)
     });
-    // Of integers the quotient is cut off already; down is one less where there is a remainder and the signs differ.
+    // The quotient of integers is truncated; the floor is one less where there is a remainder and the signs differ.
     static TRUNC_INTS: Elementwise = Elementwise::new("div", Domain::Number, 2, 0, |x, _| x[0] / x[1]);
     static FLOOR_INTS: Elementwise = Elementwise::new("div", Domain::Number, 2, 0, |x, _| {
         let (a, b, quotient) = (x[0], x[1], x[0] / x[1]);
@@ -322,7 +323,7 @@ fn divide_rounded(a: &Tensor, b: &Tensor, rounding: Rounding) -> Result<Tensor> 
     });
     let (compute, _) = TRUNC.dtypes(&[a, b])?;
     if compute.is_complex() {
-        bail!(DType, "div", "quotients of {compute} cannot be rounded");
+        bail!(DType, "div", "rounding_mode {rounding} is not supported for {compute}");
     }
     let op = match (compute.is_float(), rounding) {
         (true, Rounding::Floor) => &FLOOR,
@@ -352,11 +353,11 @@ pub(in crate::ops) fn pairs(low: f64, high: f64) -> Result<Vec<Sample>> {
     pairs_with_itself(low, high, false)
 }
 
-/// As [`pairs`], for a function that does not depend on a tensor beside itself.
+/// As [`pairs`]; with `flat`, the function is constant if both tensors are the same.
 fn pairs_with_itself(low: f64, high: f64, flat: bool) -> Result<Vec<Sample>> {
     let mut all = Vec::new();
     for (a, b) in PAIRS {
-        // Ranges that are shifted against each other, so that no two elements tie.
+        // The ranges are shifted so that no two elements tie.
         all.push(sample![spread(a, low, high)?, spread(b, low + 0.013, high + 0.017)?]);
     }
     let x = spread([2, 3], low, high)?;

@@ -4,17 +4,18 @@ use crate::error::bail;
 use crate::ops::elementwise::call::{Domain, Elementwise, elementwise};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample};
-use crate::{DType, Operand, Result, Tensor};
+use crate::tensor::Operand;
+use crate::{DType, Result, Tensor};
 
-/// Refuses what is not of integers.
+/// Refuses tensors that are not integers.
 fn whole_numbers(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
     match [a, b].into_iter().find(|x| !x.dtype().is_int()) {
-        Some(x) => bail!(DType, op, "not defined for {}: integers are needed", x.dtype()),
+        Some(x) => bail!(DType, op, "inputs must be integers, got {}", x.dtype()),
         None => Ok(()),
     }
 }
 
-/// # Bits
+/// # Bitwise operations
 #[ops]
 impl Tensor {
     /// The bitwise AND of integers; the logical AND of bools. `&a & &b` is the same.
@@ -30,7 +31,7 @@ impl Tensor {
     /// # Errors
     /// If the elements are floats, the shapes do not broadcast or the dtypes have no common type.
     #[doc(alias = "logical_and")]
-    #[op(numbers = wrapped, samples = bit_samples, errors = bit_errors, derivative = none, aliases = ["__rand__", "__and__"])]
+    #[op(in_place, numbers = wrapped, samples = bit_samples, errors = bit_errors, derivative = none, aliases = ["__rand__", "__and__"])]
     pub fn bitwise_and<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Bits bitwise_and(self, other) |a, b| a.bitwise_and(b))
     }
@@ -46,7 +47,7 @@ impl Tensor {
     /// # Errors
     /// If the elements are floats, the shapes do not broadcast or the dtypes have no common type.
     #[doc(alias = "logical_or")]
-    #[op(numbers = wrapped, samples = bit_samples, errors = bit_errors, derivative = none, aliases = ["__ror__", "__or__"])]
+    #[op(in_place, numbers = wrapped, samples = bit_samples, errors = bit_errors, derivative = none, aliases = ["__ror__", "__or__"])]
     pub fn bitwise_or<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Bits bitwise_or(self, other) |a, b| a.bitwise_or(b))
     }
@@ -62,7 +63,7 @@ impl Tensor {
     /// # Errors
     /// If the elements are floats, the shapes do not broadcast or the dtypes have no common type.
     #[doc(alias = "logical_xor")]
-    #[op(numbers = wrapped, samples = bit_samples, errors = bit_errors, derivative = none, aliases = ["__rxor__", "__xor__"])]
+    #[op(in_place, numbers = wrapped, samples = bit_samples, errors = bit_errors, derivative = none, aliases = ["__rxor__", "__xor__"])]
     pub fn bitwise_xor<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Bits bitwise_xor(self, other) |a, b| a.bitwise_xor(b))
     }
@@ -80,10 +81,10 @@ impl Tensor {
     /// If the elements are floats.
     #[doc(alias = "logical_not")]
     #[doc(alias = "invert")]
-    #[op(samples = not_samples, errors = not_errors, derivative = none)]
+    #[op(in_place, samples = not_samples, errors = not_errors, derivative = none)]
     pub fn bitwise_not(&self) -> Result<Tensor> {
         if self.dtype() == DType::Bool {
-            // The bits of a bool other than the last are not its own.
+            // A bool has only one valid bit.
             return elementwise!(Bits bitwise_not(self) |a| a.bitwise_xor(crate::ops::elementwise::call::zero() + 1.0));
         }
         elementwise!(Bits bitwise_not(self) |a| a.bitwise_not())
@@ -99,7 +100,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are not integers, or the shapes do not broadcast.
-    #[op(samples = whole_numbers_samples, errors = whole_numbers_errors, derivative = none)]
+    #[op(in_place, samples = whole_numbers_samples, errors = whole_numbers_errors, derivative = none)]
     pub fn gcd<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.element("gcd", self.dtype(), self.device())?;
         whole_numbers("gcd", self, &other)?;
@@ -117,7 +118,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are not integers, or the shapes do not broadcast.
-    #[op(samples = whole_numbers_samples, errors = whole_numbers_errors, derivative = none)]
+    #[op(in_place, samples = whole_numbers_samples, errors = whole_numbers_errors, derivative = none)]
     pub fn lcm<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.element("lcm", self.dtype(), self.device())?;
         whole_numbers("lcm", self, &other)?;
@@ -137,7 +138,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are not integers, or the shapes do not broadcast.
-    #[op(samples = shift_samples, errors = whole_numbers_errors, derivative = none, aliases = ["left_shift"])]
+    #[op(in_place, samples = shift_samples, errors = whole_numbers_errors, derivative = none, aliases = ["left_shift"])]
     #[doc(alias = "left_shift")]
     pub fn bitwise_left_shift<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.element("bitwise_left_shift", self.dtype(), self.device())?;
@@ -157,7 +158,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are not integers, or the shapes do not broadcast.
-    #[op(samples = shift_samples, errors = whole_numbers_errors, derivative = none, aliases = ["right_shift"])]
+    #[op(in_place, samples = shift_samples, errors = whole_numbers_errors, derivative = none, aliases = ["right_shift"])]
     #[doc(alias = "right_shift")]
     pub fn bitwise_right_shift<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.element("bitwise_right_shift", self.dtype(), self.device())?;

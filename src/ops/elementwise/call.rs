@@ -1,18 +1,19 @@
-//! What all elementwise operations share: the dtype they compute in, broadcasting, and their derivatives.
+//! The parts that all elementwise operations share: compute dtypes, broadcasting and derivatives.
 
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
 use crate::backend::spec::{ComplexFormula, Cotangent, Formula, MOST_INPUTS, Params, Sym};
 use crate::error::bail;
 use crate::layout::broadcast;
+use crate::location::Name;
 use crate::ops::elementwise::map::{map, map_alike};
-use crate::place::Name;
+use crate::tensor::Operand;
 use crate::zip::zip;
-use crate::{DType, Operand, Result, Scalar, Shape, Tensor};
+use crate::{DType, Result, Scalar, Shape, Tensor};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-/// Which dtypes an operation takes, and what it gives for them.
+/// The dtypes that an operation accepts, and the dtypes of its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Domain {
     /// Functions of real numbers: integers and bools become floats first.
@@ -21,7 +22,7 @@ pub(crate) enum Domain {
     Number,
     /// Bools, integers and floats.
     Any,
-    /// As `Any`; the result is a bool, and has no derivative.
+    /// As `Any`; the result is bool and has no derivative.
     Compare,
     /// Bools and integers; there is no derivative.
     Bits,
@@ -43,7 +44,7 @@ pub(crate) struct Elementwise {
 pub(crate) type Gradient = fn(Sym, &[Sym], Sym, &[Sym]) -> Vec<Option<Sym>>;
 
 impl Elementwise {
-    /// A function of so many tensors and numbers, whose derivative follows from those of the functions in it.
+    /// A function of `inputs` tensors and `params` numbers, differentiated by the rules of the functions in its formula.
     pub const fn new(
         name: &'static str,
         domain: Domain,
@@ -63,7 +64,7 @@ impl Elementwise {
         }
     }
 
-    /// With cotangents that are given: to use the result, or for better numbers than the rules would give.
+    /// Sets explicit cotangents: to use the result, or for better accuracy than the rules give.
     pub const fn with_gradient(mut self, gradient: Gradient) -> Elementwise {
         self.gradient = Some(gradient);
         self
@@ -98,23 +99,23 @@ impl Elementwise {
             Domain::Float => Ok((dtype.to_float(), dtype.to_float())),
             Domain::Compare => Ok((dtype, DType::Bool)),
             Domain::Number if dtype == DType::Bool => {
-                bail!(DType, self.name, "a bool is not a number: cast with to_dtype first")
+                bail!(DType, self.name, "not defined for bool: cast with to_dtype first")
             }
             Domain::Bits if dtype.is_differentiable() => {
-                bail!(DType, self.name, "not defined for {dtype}: integers and bools have bits")
+                bail!(DType, self.name, "inputs must be integers or bools, got {dtype}")
             }
             Domain::Number | Domain::Bits => Ok((dtype, dtype)),
         }
     }
 
-    /// What a number beside a tensor of this dtype is taken as. Where integers become floats it is a float as well, since not
-    /// every number is one of the tensor's: a byte over 256 is not a byte over 0.
+    /// The dtype of a number combined with a tensor of this dtype. Where integers become floats, so does the number, because
+    /// the integer dtype may not represent it: a `u8` divided by 256 is not a `u8` divided by 0.
     #[inline]
     pub fn beside(&self, dtype: DType) -> DType {
         if matches!(self.domain, Domain::Float) { dtype.to_float() } else { dtype }
     }
 
-    /// The other side beside a tensor, where a number that its integers do not have would not simply wrap around in the result.
+    /// The other operand of a tensor, for operations where a number outside of the integer dtype must not wrap around.
     #[inline]
     pub fn operand<'a>(&self, other: &'a Operand<'_>, x: &Tensor) -> Result<Cow<'a, Tensor>> {
         let (dtype, device) = (self.beside(x.dtype()), x.device());
@@ -135,7 +136,7 @@ impl Elementwise {
         self.call_as(inputs, params, compute, dtype)
     }
 
-    /// The operation on complex numbers, by its formulas of their parts.
+    /// The operation on complex numbers, by formulas of their real and imaginary parts.
     #[track_caller]
     #[inline(never)]
     fn call_complex(
@@ -158,7 +159,7 @@ impl Elementwise {
         };
         if dtype.is_complex() {
             if !self.cotangents().iter().flatten().all(|cotangent| cotangent.takes(&complex)) {
-                bail!(DType, self.name, "not defined for {compute}: its derivative is one of real numbers");
+                bail!(DType, self.name, "not defined for {compute}: the derivative is known for real numbers only");
             }
             let out = complex_values(self.name, (formula, params), compute, inputs)?;
             return record(out, self.name.into(), self.cotangents(), inputs, params);
@@ -189,7 +190,7 @@ impl Elementwise {
             return Ok(out.record_barrier(self.name, inputs));
         }
         if inputs.iter().all(|input| input.node().is_none()) {
-            // The common case without a graph is not worth looking up derivatives for; anomaly mode looks at the result.
+            // Without a graph the derivatives are not looked up; anomaly mode checks the result.
             return out.record(self.name, inputs, |_| |_: &BackwardContext, _: &Tensor| Ok(Grads::new()));
         }
         record(out, self.name.into(), self.cotangents(), inputs, params)
@@ -197,8 +198,8 @@ impl Elementwise {
 }
 
 impl Elementwise {
-    /// The cotangent of one input from the result's, for rules that are written by hand; recorded in turn where the pass is.
-    /// All tensors have one shape, and the operation has no parameters and no cotangents that are given.
+    /// The cotangent of one input from that of the result, for hand-written rules; recorded if the backward pass is. All
+    /// tensors have one shape, and the operation has no parameters and no explicit cotangents.
     #[track_caller]
     pub fn cotangent(&'static self, at: usize, g: &Tensor, inputs: &[&Tensor]) -> Result<Tensor> {
         let Some(cotangent) = &self.formula().cotangents()[at] else {
@@ -212,7 +213,7 @@ impl Elementwise {
     }
 }
 
-/// The formula of inputs that broadcast against each other, outside the graph.
+/// Evaluates a formula on inputs that broadcast against each other, outside the graph.
 pub(crate) fn broadcasting(
     op: &'static str,
     call: crate::ops::elementwise::map::FormulaCall<'_>,
@@ -221,7 +222,7 @@ pub(crate) fn broadcasting(
     dtype: DType,
 ) -> Result<Tensor> {
     if let Some(number) = call.1.iter().find(|number| matches!(number, Scalar::C128(_))) {
-        bail!(DType, op, "{number} is no parameter: it has to be real");
+        bail!(DType, op, "parameters must be real, got {number}");
     }
     let first = inputs[0].layout().shape();
     if inputs[1..].iter().all(|input| input.layout().shape() == first) {
@@ -235,7 +236,7 @@ fn which_are_complex(inputs: &[&Tensor]) -> SmallVec<[bool; 3]> {
     inputs.iter().map(|x| x.dtype().is_complex()).collect()
 }
 
-/// The inputs of a formula of parts: of each that is complex both.
+/// The inputs of a formula of parts: both parts of each complex input.
 fn parts_of(inputs: &[&Tensor]) -> Result<SmallVec<[Tensor; 6]>> {
     let mut parts = SmallVec::new();
     for input in inputs {
@@ -249,7 +250,7 @@ fn parts_of(inputs: &[&Tensor]) -> Result<SmallVec<[Tensor; 6]>> {
     Ok(parts)
 }
 
-/// The values of a formula of complex numbers, outside the graph.
+/// Evaluates a formula of complex numbers, outside the graph.
 #[track_caller]
 fn complex_values(
     op: &'static str,
@@ -264,7 +265,7 @@ fn complex_values(
     part(formula.re)?.with_imaginary(&part(formula.im)?)
 }
 
-/// Makes the result of an elementwise operation depend on its inputs.
+/// Records an elementwise operation in the graph.
 #[track_caller]
 fn record(
     out: Tensor,
@@ -283,8 +284,8 @@ fn record(
     }
 }
 
-/// One or two inputs without parameters, each with a derivative: what is saved has a place of its own, so that the node of a
-/// small tensor is made quickly.
+/// One or two inputs without parameters, each with a derivative: residuals are stored in a fixed array, so that recording is
+/// fast for small tensors.
 #[track_caller]
 fn record_few(out: Tensor, name: Name, cotangents: &'static [Option<Cotangent>], inputs: &[&Tensor]) -> Result<Tensor> {
     out.record(name, inputs, |save| {
@@ -317,9 +318,9 @@ fn record_few(out: Tensor, name: Name, cotangents: &'static [Option<Cotangent>],
 
 /// Any number of inputs and parameters, and complex numbers.
 ///
-/// A function of complex numbers whose parts are not looked at one by one has the derivative `d` that its formula has for real
-/// ones, and the cotangent of its input is `g · conj(d)`: what the rule gives for `conj(g)`, conjugated. Rules for the parts would
-/// be wrong where their formulas choose between cases, such as at numbers without an imaginary part.
+/// A holomorphic function of complex numbers has the derivative `d` that its formula has for real ones, and the cotangent of
+/// its input is `g · conj(d)`: the rule applied to `conj(g)`, conjugated. Rules for the parts would be wrong where their
+/// formulas branch, such as at an imaginary part of 0.
 #[track_caller]
 #[inline(never)]
 fn record_many(
@@ -331,14 +332,14 @@ fn record_many(
 ) -> Result<Tensor> {
     out.record(name, inputs, |save| {
         let needed = |k: usize| if save.needs(k) { cotangents[k].as_ref() } else { None };
-        // Of each operand, inputs and the result, whether one of the rules looks at it.
+        // A bit per operand, the inputs and the result: whether a rule reads it.
         let reads = (0..inputs.len()).filter_map(needed).fold(0, |set, cotangent| set | cotangent.reads);
         let mut saved: SmallVec<[Option<Tensor>; 3]> = SmallVec::new();
         for (k, input) in inputs.iter().enumerate() {
             saved.push((reads & (2 << k) != 0).then(|| save.save(input)));
         }
         let result = (reads & (2 << inputs.len()) != 0).then(|| save.save_output());
-        // Where the derivative is zero, the shape is all that is left of an input.
+        // Where the derivative is zero, only the shape of the input is kept.
         let zeros: SmallVec<[Option<Shape>; 1]> = (0..inputs.len())
             .filter(|&k| cotangents[k].is_none())
             .map(|k| save.needs(k).then(|| inputs[k].layout().shape().clone()))
@@ -374,7 +375,7 @@ fn record_many(
 }
 
 impl Cotangent {
-    /// The cotangent, from the result's and what was saved; recorded in turn where the pass is.
+    /// The cotangent, from that of the result and the residuals; recorded if the backward pass is.
     fn of(
         &'static self,
         ctx: &BackwardContext,
@@ -388,37 +389,33 @@ impl Cotangent {
         }
         if self.operands.len() > MOST_INPUTS {
             let name = &self.formula.name;
-            bail!(
-                Graph,
-                "backward",
-                "{name}: a derivative of so high an order depends on more than {MOST_INPUTS} tensors"
-            );
+            bail!(Graph, "backward", "{name}: derivatives of more than {MOST_INPUTS} tensors are not supported");
         }
         let output = if self.reads & (2 << saved.len()) != 0 { result.map(|y| ctx.output(y)) } else { None };
-        // The result's cotangent, the inputs and the result: so many at most.
+        // At most the cotangent of the result, the inputs and the result.
         let mut operands = [g; MOST_INPUTS + 2];
-        for (place, &operand) in zip(&mut operands, &self.operands[..]) {
+        for (position, &operand) in zip(&mut operands, &self.operands[..]) {
             let found = match operand {
                 0 => Some(g),
                 k if k <= saved.len() => saved[k - 1].as_ref(),
                 _ => output.as_ref(),
             };
             let Some(found) = found else {
-                bail!(Graph, "backward", "a value was not saved: its gradient was not asked for");
+                bail!(Graph, "backward", "a value was not saved: its gradient was not requested");
             };
-            *place = found;
+            *position = found;
         }
         self.apply(g.dtype(), &operands[..self.operands.len()], params)
     }
 
-    /// Whether it can be computed of complex numbers, of functions of such inputs with a complex result.
+    /// Whether it can be evaluated for complex numbers, given which inputs are complex.
     fn takes(&'static self, complex: &[bool]) -> bool {
         let of = |&k: &usize| k == 0 || complex.get(k - 1).copied().unwrap_or(true);
         let operands: SmallVec<[bool; 4]> = self.operands.iter().map(of).collect();
         2 * operands.len() <= MOST_INPUTS && ComplexFormula::of(&self.formula, &operands).is_ok()
     }
 
-    /// The formula of the operands that it reads; recorded in turn where the pass is.
+    /// Evaluates the formula on the operands that it reads; recorded if the backward pass is.
     fn apply(&'static self, dtype: DType, operands: &[&Tensor], params: &[Scalar]) -> Result<Tensor> {
         let out = if dtype.is_complex() {
             let complex = which_are_complex(operands);
@@ -427,7 +424,7 @@ impl Cotangent {
                 Ok(formula) if parts <= MOST_INPUTS => formula,
                 _ => {
                     let name = &self.formula.name;
-                    bail!(Graph, "backward", "{name}: there is no derivative of this order for complex numbers")
+                    bail!(Graph, "backward", "{name}: no derivative of this order for complex numbers")
                 }
             };
             complex_values("backward", (formula, params), dtype, operands)?
@@ -441,7 +438,7 @@ impl Cotangent {
     }
 }
 
-/// The promoted dtype, with the operation's name on an error.
+/// The promoted dtype. An error has the name of the operation.
 #[inline]
 pub(crate) fn common_dtype(op: &'static str, a: DType, b: DType) -> Result<DType> {
     if a == b {
@@ -453,8 +450,8 @@ pub(crate) fn common_dtype(op: &'static str, a: DType, b: DType) -> Result<DType
     }
 }
 
-/// The body of an elementwise operation: the dtypes it takes, its name, its tensors and numbers; the formula over symbols
-/// for these; and, where the rules would not do, the cotangents of the tensors from `g`, that of the result `y`.
+/// The body of an elementwise operation: its domain, name, tensors and numbers; the formula over symbols for these; and
+/// optionally explicit cotangents of the tensors, from the cotangent `g` of the result `y`.
 ///
 /// ```text
 /// elementwise!(Float hypot(self, other) |a, b| a.hypot(b))

@@ -1,14 +1,15 @@
-//! Elements between bounds.
+//! Clamping.
 
 use crate::backend::spec::{Ordered, Sym, select};
 use crate::error::bail;
 use crate::ops::elementwise::call::{Domain, Elementwise, elementwise, zero};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::{DType, Operand, Result, Scalar, Tensor};
+use crate::tensor::Operand;
+use crate::{DType, Result, Scalar, Tensor};
 use std::borrow::Cow;
 
-/// One side of [`Tensor::clamp`]: a number, a tensor, or `None` where the side is open.
+/// A bound of [`Tensor::clamp`]: a number, a tensor, or `None` for no bound.
 ///
 /// ```
 /// use cotangent::tensor;
@@ -59,8 +60,8 @@ impl<'a> crate::ops::FromArg<'a> for Bound<'a> {
 
 static AT_LEAST: Elementwise = Elementwise::new("clamp", Domain::Number, 2, 0, |x, _| x[0].maximum(x[1]));
 static AT_MOST: Elementwise = Elementwise::new("clamp", Domain::Number, 2, 0, |x, _| x[0].minimum(x[1]));
-/// A least value above the greatest gives way. An element that is equal to one bound shares the gradient with it; one that is equal
-/// to both has all of it. Both as in PyTorch.
+/// If `min` exceeds `max`, the result is `max`. An element equal to one bound shares the gradient with it; one equal to both
+/// gets all of it. Both as in PyTorch.
 static BETWEEN: Elementwise = Elementwise::new("clamp", Domain::Number, 3, 0, |x, _| x[0].maximum(x[1]).minimum(x[2]))
     .with_gradient(|g, x, _, _| {
         let (x, min, max) = (x[0], x[1], x[2]);
@@ -73,7 +74,7 @@ static BETWEEN: Elementwise = Elementwise::new("clamp", Domain::Number, 3, 0, |x
         ]
     });
 
-/// # Bounds
+/// # Clamping
 #[ops]
 impl Tensor {
     /// Limits each element to the range from `min` to `max`, which are numbers or tensors; `None` means no limit. The
@@ -88,8 +89,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If both sides are open, the elements and a number are bools, or a tensor does not broadcast.
-    #[op(samples = clamp_samples, errors = clamp_errors, aliases = ["clip"])]
+    /// If both bounds are `None`, the elements and a number are bools, or a tensor does not broadcast.
+    #[op(in_place, samples = clamp_samples, errors = clamp_errors, aliases = ["clip"])]
     #[doc(alias = "clip")]
     pub fn clamp<'a>(&self, min: impl Into<Bound<'a>>, max: impl Into<Bound<'a>>) -> Result<Tensor> {
         use Operand::Scalar as Number;
@@ -98,12 +99,12 @@ impl Tensor {
             _ => true,
         };
         let bound = |bound: Option<Operand<'a>>, of: fn(Scalar, DType) -> Scalar| match bound {
-            // With a float integers become some.
+            // A float bound turns integers into floats.
             Some(Number(number)) if !matches!(number, Scalar::F64(_)) => Some(Number(of(number, self.dtype()))),
             other => other,
         };
         let tensor = |bound: &Operand<'_>| bound.element("clamp", self.dtype(), self.device()).map(Cow::into_owned);
-        // Of bools the least is `and`, and the greatest `or`.
+        // For bools the minimum is AND, the maximum OR.
         let bools = |bound: &Option<Operand<'_>>| match bound {
             Some(Number(_)) => false,
             Some(Operand::Borrowed(x)) => x.dtype() == DType::Bool,
@@ -117,11 +118,11 @@ impl Tensor {
         let is_nan =
             |bound: &Option<Operand<'_>>| matches!(bound, Some(Number(Scalar::F64(number))) if number.is_nan());
         if self.dtype().is_float() && (is_nan(&min.0) || is_nan(&max.0)) {
-            // No number lies within such bounds.
+            // A NaN bound gives NaN.
             return self.fill(f64::NAN);
         }
         match (bound(min.0, Scalar::lower_bound_in), bound(max.0, Scalar::upper_bound_in)) {
-            (None, None) => bail!(Value, "clamp", "there is neither a least nor a greatest value"),
+            (None, None) => bail!(Value, "clamp", "at least one of min and max must be given"),
             (Some(Number(min)), None) if number(&Some(Number(min))) => {
                 elementwise!(Number clamp(self; min) |x; min| select(x.lt(min), min, x), |g, _y| [select(x.gt(min), g, zero())])
             }
@@ -130,7 +131,7 @@ impl Tensor {
             }
             (Some(Number(min)), Some(Number(max))) if number(&Some(Number(min))) && number(&Some(Number(max))) => {
                 elementwise!(Number clamp(self; min, max)
-                    // A least value above the greatest gives way, as in PyTorch.
+                    // If `min` exceeds `max`, the result is `max`, as in PyTorch.
                     |x; min, max| min_of(select(x.lt(min), min, x), max),
                     |g, _y| [select(x.gt(min) & x.lt(max), g, zero())])
             }
@@ -150,7 +151,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, or the dtypes have no common type.
-    #[op(samples = || bounds("min"), errors = || bound_errors("min"))]
+    #[op(in_place, samples = || bounds("min"), errors = || bound_errors("min"))]
     pub fn clamp_min<'a>(&self, min: impl Into<Bound<'a>>) -> Result<Tensor> {
         self.clamp(min, None::<f64>)
     }
@@ -165,13 +166,13 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, or the dtypes have no common type.
-    #[op(samples = || bounds("max"), errors = || bound_errors("max"))]
+    #[op(in_place, samples = || bounds("max"), errors = || bound_errors("max"))]
     pub fn clamp_max<'a>(&self, max: impl Into<Bound<'a>>) -> Result<Tensor> {
         self.clamp(None::<f64>, max)
     }
 }
 
-/// The lesser of two, if neither is a NaN; else the first.
+/// The smaller of two; the first if one is NaN.
 fn min_of(a: Sym, b: Sym) -> Sym {
     select(a.gt(b), b, a)
 }
@@ -192,7 +193,7 @@ fn clamp_errors() -> Result<Vec<ErrorCase>> {
     let mask = Tensor::zeros_with([2], DType::Bool)?;
     Ok(vec![
         error!["bools", "bool", "cast"; sample![&mask, true]],
-        error!["no bounds", "neither"; sample![spread([2], 0.0, 1.0)?]],
+        error!["no bounds", "at least one"; sample![spread([2], 0.0, 1.0)?]],
         error!["shapes", "[2]", "[3]"; sample![spread([2], 0.0, 1.0)?, spread([3], 0.0, 1.0)?]],
     ])
 }

@@ -1,4 +1,4 @@
-//! What kind of number an element is, and logic.
+//! Classification of floats, logic and closeness.
 
 use crate::backend::spec::Ordered;
 use crate::error::bail;
@@ -8,33 +8,34 @@ use crate::ops::reduce::sums::real_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::ops::{elementwise::complex_forms, ops};
 use crate::options::options;
-use crate::{DType, Operand, Result, Tensor};
+use crate::tensor::Operand;
+use crate::{DType, Result, Tensor};
 
 options! {
     /// The options of [`Tensor::isclose_with`].
     ///
     /// ```
-    /// use cotangent::{IscloseOptions, tensor};
+    /// use cotangent::{tensor, options::IscloseOptions};
     /// let x = tensor!([f32::NAN])?;
     /// assert!(x.isclose_with(&x, IscloseOptions::new().equal_nan(true))?.item::<bool>()?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct IscloseOptions {
-        /// The difference that is allowed, as a part of the other element.
+        /// The relative tolerance.
         rtol: f64 = 1e-5,
-        /// The difference that is allowed beside that.
+        /// The absolute tolerance.
         atol: f64 = 1e-8,
         /// Whether NaN is close to NaN.
         equal_nan: bool = false,
     }
 }
 
-/// One answer for every element.
+/// A bool tensor of the shape of `x`, filled with `answer`.
 pub(in crate::ops) fn everywhere(x: &Tensor, answer: bool) -> Result<Tensor> {
     Tensor::full_with(x.shape(), answer, (DType::Bool, x.device()))
 }
 
-/// # Kinds of numbers, and logic
+/// # Tests of values and logic
 #[ops]
 impl Tensor {
     /// True for NaN. Integers are never NaN.
@@ -172,7 +173,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = truths, errors = comparison_errors, derivative = none)]
+    #[op(in_place, samples = truths, errors = comparison_errors, derivative = none)]
     pub fn logical_and<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Compare logical_and(self, other) |a, b| (a.ne(zero()) & b.ne(zero())).0)
     }
@@ -187,7 +188,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = truths, errors = comparison_errors, derivative = none)]
+    #[op(in_place, samples = truths, errors = comparison_errors, derivative = none)]
     pub fn logical_or<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Compare logical_or(self, other) |a, b| (a.ne(zero()) | b.ne(zero())).0)
     }
@@ -202,7 +203,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = truths, errors = comparison_errors, derivative = none)]
+    #[op(in_place, samples = truths, errors = comparison_errors, derivative = none)]
     pub fn logical_xor<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Compare logical_xor(self, other) |a, b| a.ne(zero()).differs(b.ne(zero())).0)
     }
@@ -217,7 +218,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = small_numbers, derivative = none)]
+    #[op(in_place, samples = small_numbers, derivative = none)]
     pub fn logical_not(&self) -> Result<Tensor> {
         elementwise!(Compare logical_not(self) |x| x.eq(zero()).0)
     }
@@ -226,7 +227,7 @@ impl Tensor {
     /// infinities are close. NaNs are close only with `equal_nan`.
     ///
     /// ```
-    /// # use cotangent::{IscloseOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::IscloseOptions};
     /// let (a, b) = (tensor!([1.0, 2.0])?, tensor!([1.000001, 2.1])?);
     /// assert_eq!(a.isclose(&b)?.to_vec::<bool>()?, [true, false]);
     /// assert_eq!(a.isclose_with(&b, IscloseOptions::new().rtol(0.1))?.to_vec::<bool>()?, [true, true]);
@@ -239,7 +240,7 @@ impl Tensor {
     pub fn isclose<'a>(&self, other: impl Into<Operand<'a>>, options: impl Into<IscloseOptions>) -> Result<Tensor> {
         static CLOSE: Elementwise = Elementwise::new("isclose", Domain::Compare, 2, 3, |x, p| {
             let (a, b) = (x[0], x[1]);
-            // Not by way of infinities, whose difference is NaN, and which everything would be within reach of.
+            // Infinities are excluded: their difference is NaN, and they would make the tolerance infinite.
             let near = (a - b).abs().le(p[1] + p[0] * b.abs()) & a.abs().lt(infinity()) & b.abs().lt(infinity());
             let both_nan = p[2].ne(zero()) & a.ne(a) & b.ne(b);
             (a.eq(b) | near | both_nan).0
@@ -247,7 +248,7 @@ impl Tensor {
         let IscloseOptions { rtol, atol, equal_nan } = options;
         for (name, tolerance) in [("rtol", rtol), ("atol", atol)] {
             if tolerance.is_nan() || tolerance < 0.0 {
-                bail!(Value, "isclose", "{name} cannot be {tolerance}");
+                bail!(Value, "isclose", "{name} must be ≥ 0, got {tolerance}");
             }
         }
         let other = other.compared(self.dtype(), self.device())?;
@@ -288,7 +289,7 @@ fn kinds_of_numbers() -> Result<Vec<Sample>> {
     ])
 }
 
-/// Also as integers of any width.
+/// Samples with values that fit every integer dtype.
 fn small_numbers() -> Result<Vec<Sample>> {
     let x = Tensor::from_vec(vec![1.0, -0.0, 0.0, -2.5, 7.0, -1.0], [2, 3])?;
     Ok(vec![

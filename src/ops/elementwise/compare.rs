@@ -1,4 +1,4 @@
-//! Comparisons, which give bools, and choosing by a bool.
+//! Comparisons, and selection by a bool.
 
 use crate::backend::spec::{Ordered, select};
 use crate::error::bail;
@@ -6,7 +6,8 @@ use crate::layout::broadcast;
 use crate::ops::elementwise::call::{Domain, Elementwise, common_dtype, elementwise};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::{DType, Operand, Result, Scalar, Tensor};
+use crate::tensor::Operand;
+use crate::{DType, Result, Scalar, Tensor};
 
 /// # Comparison and choice
 #[ops]
@@ -21,7 +22,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = comparisons, errors = comparison_errors, derivative = none, aliases = ["equal"])]
+    #[op(in_place, samples = comparisons, errors = comparison_errors, derivative = none, aliases = ["equal"])]
     pub fn eq<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Compare eq(self, other) |a, b| a.eq(b).0)
     }
@@ -36,7 +37,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = comparisons, errors = comparison_errors, derivative = none, aliases = ["not_equal"])]
+    #[op(in_place, samples = comparisons, errors = comparison_errors, derivative = none, aliases = ["not_equal"])]
     #[doc(alias = "not_equal")]
     pub fn ne<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Compare ne(self, other) |a, b| a.ne(b).0)
@@ -52,7 +53,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = comparisons, errors = comparison_errors, derivative = none, aliases = ["less"])]
+    #[op(in_place, samples = comparisons, errors = comparison_errors, derivative = none, aliases = ["less"])]
     #[doc(alias = "less")]
     pub fn lt<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Compare lt(self, other) |a, b| a.lt(b).0)
@@ -68,7 +69,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = comparisons, errors = comparison_errors, derivative = none, aliases = ["less_equal"])]
+    #[op(in_place, samples = comparisons, errors = comparison_errors, derivative = none, aliases = ["less_equal"])]
     #[doc(alias = "less_equal")]
     pub fn le<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Compare le(self, other) |a, b| a.le(b).0)
@@ -84,7 +85,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = comparisons, errors = comparison_errors, derivative = none, aliases = ["greater"])]
+    #[op(in_place, samples = comparisons, errors = comparison_errors, derivative = none, aliases = ["greater"])]
     #[doc(alias = "greater")]
     pub fn gt<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Compare gt(self, other) |a, b| a.gt(b).0)
@@ -100,7 +101,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = comparisons, errors = comparison_errors, derivative = none, aliases = ["greater_equal"])]
+    #[op(in_place, samples = comparisons, errors = comparison_errors, derivative = none, aliases = ["greater_equal"])]
     #[doc(alias = "greater_equal")]
     pub fn ge<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Compare ge(self, other) |a, b| a.ge(b).0)
@@ -125,7 +126,7 @@ impl Tensor {
             Operand::Borrowed(x) => x.dtype(),
             Operand::Owned(x) => x.dtype(),
         };
-        // A number beside a tensor takes that tensor's dtype; of two numbers the first decides.
+        // A number takes the dtype of the other operand if that is a tensor; of two numbers the first decides.
         let guide = if matches!(input, Operand::Scalar(_)) && !matches!(other, Operand::Scalar(_)) {
             dtype_of(&other)
         } else {
@@ -148,40 +149,40 @@ impl Tensor {
     ///
     /// # Errors
     /// If the mask is not a bool tensor, the shapes do not broadcast, or the number does not fit the dtype.
-    #[op(samples = masked_fill_samples, errors = masked_fill_errors)]
+    #[op(in_place, samples = masked_fill_samples, errors = masked_fill_errors)]
     pub fn masked_fill<'a>(&self, mask: &Tensor, value: impl Into<Operand<'a>>) -> Result<Tensor> {
         const OP: &str = "masked_fill";
         let value = match value {
-            // The truth of a number.
+            // A bool tensor takes the truth value of an integer.
             Operand::Scalar(Scalar::I64(value)) if self.dtype() == DType::Bool => {
                 Tensor::scalar(Scalar::Bool(value != 0), DType::Bool, self.device())?
             }
             Operand::Scalar(value) if value.beside(self.dtype()) != self.dtype() => {
-                bail!(DType, OP, "{value} cannot be put into a tensor of {}", self.dtype());
+                bail!(DType, OP, "cannot fill a tensor of {} with {value}", self.dtype());
             }
             other => other.put(OP, self.dtype(), self.device())?.into_owned(),
         };
         if value.rank() != 0 || value.dtype().category() > self.dtype().category() {
             let (dtype, shape) = (value.dtype(), value.shape());
-            bail!(DType, OP, "{dtype} of shape {shape:?} cannot be put into a tensor of {}", self.dtype());
+            bail!(DType, OP, "cannot fill a tensor of {} with {dtype} of shape {shape:?}", self.dtype());
         }
         let value = value.to_dtype(self.dtype())?;
         if mask.dtype() != DType::Bool {
-            bail!(DType, "masked_fill", "the mask must be of bools, not {}", mask.dtype());
+            bail!(DType, "masked_fill", "mask must be bool, got {}", mask.dtype());
         }
         broadcast("masked_fill", &[mask.layout().shape(), self.layout().shape()])?;
         choose(mask, &value, self)
     }
 }
 
-/// One of two tensors' elements by a condition.
+/// Selects between two tensors by a condition.
 #[track_caller]
 pub(in crate::ops) fn choose(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     static SELECT: Elementwise = Elementwise::new("where", Domain::Any, 3, 0, |x, _| {
         select(x[0].ne(crate::ops::elementwise::call::zero()), x[1], x[2])
     });
     if condition.dtype() != DType::Bool {
-        bail!(DType, "where", "the condition must be of bools, not {}", condition.dtype());
+        bail!(DType, "where", "condition must be bool, got {}", condition.dtype());
     }
     let dtype = common_dtype("where", a.dtype(), b.dtype())?;
     SELECT.call_as(&[condition, a, b], &[], dtype, dtype)

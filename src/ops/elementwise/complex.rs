@@ -1,9 +1,9 @@
 //! Complex numbers.
 //!
-//! A complex tensor is one of real numbers under another name: the parts of an element lie side by side. No kernel knows
-//! complex numbers. An operation on them is written with operations on the parts, and its derivative follows from theirs:
-//! the cotangent of `re + i im` is that of `re` plus `i` times that of `im`, which is PyTorch's convention. Elementwise
-//! formulas are taken apart by [`ComplexFormula`](crate::backend::spec::ComplexFormula).
+//! A complex tensor stores the real and imaginary parts of an element next to each other. Kernels operate on real numbers
+//! only. Operations on complex numbers are composed of operations on the parts, and differentiated through them: the
+//! cotangent of `re + i im` is that of `re` plus `i` times that of `im`, which is PyTorch's convention. Elementwise formulas
+//! are split into parts by [`ComplexFormula`](crate::backend::spec::ComplexFormula).
 
 use crate::autograd::BackwardContext;
 use crate::backend::spec::{Ordered, select};
@@ -17,14 +17,14 @@ use smallvec::smallvec;
 use std::f64::consts::PI;
 
 impl Tensor {
-    /// This tensor as the real parts and another of its shape and dtype as the imaginary ones.
+    /// Complex numbers from this tensor as real parts, and another of the same shape and dtype as imaginary parts.
     #[track_caller]
     pub(crate) fn with_imaginary(&self, imag: &Tensor) -> Result<Tensor> {
-        // The stacked parts are nobody else's: the result is no view of them.
+        // The stacked parts are not shared, so that the result is not a view.
         Ok(Tensor::stack(&[self, imag], -1)?.view_as_complex()?.into_value())
     }
 
-    /// A function of both parts by themselves.
+    /// Applies a function to the real and to the imaginary parts separately.
     #[track_caller]
     pub(crate) fn by_parts(&self, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
         f(&self.real()?)?.with_imaginary(&f(&self.imag()?)?)
@@ -49,7 +49,7 @@ impl Tensor {
     #[op(samples = complex_samples, errors = view_as_real_errors, view)]
     pub fn view_as_real(&self) -> Result<Tensor> {
         if !self.dtype().is_complex() {
-            bail!(DType, "view_as_real", "{} has no parts", self.dtype());
+            bail!(DType, "view_as_real", "input must be complex, got {}", self.dtype());
         }
         let layout = self.layout().pairs();
         self.reinterpreted(layout, self.dtype().to_real()).record("view_as_real", &[self], |_| {
@@ -68,25 +68,25 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the elements are neither f32 nor f64, or the last dimension has not size 2.
+    /// If the elements are neither f32 nor f64, or the size of the last dimension is not 2.
     #[op(autocast_cpu = f32, samples = pair_samples, errors = pair_errors, full_precision)]
     pub fn view_as_complex(&self) -> Result<Tensor> {
         let dtype = match self.dtype() {
             DType::F32 => DType::C64,
             DType::F64 => DType::C128,
-            other => bail!(DType, "view_as_complex", "{other} is not a part of complex numbers: f32 and f64 are"),
+            other => bail!(DType, "view_as_complex", "input must be f32 or f64, got {other}"),
         };
         if self.shape().last() != Some(&2) {
-            bail!(Shape, "view_as_complex", "the last dimension must have size 2, but the shape is {:?}", self.shape());
+            bail!(Shape, "view_as_complex", "last dimension must have size 2, got shape {:?}", self.shape());
         }
         let mut whole = if self.layout().joined_pairs().is_some() { self.clone() } else { self.contiguous()? };
         let odd = |whole: &Tensor| whole.batch_dims().is_some_and(|dims| dims.iter().any(|dim| dim.stride % 2 != 0));
         if whole.layout().joined_pairs().is_none() || odd(&whole) {
-            // Pairs side by side that do not begin where a complex number can.
+            // Adjacent pairs that are not aligned to complex numbers.
             whole = self.deep_clone()?;
         }
         let Some(layout) = whole.layout().joined_pairs() else {
-            bail!(Backend, "view_as_complex", "a copy of shape {:?} has no pairs", self.shape());
+            bail!(Backend, "view_as_complex", "cannot pair the elements of a copy of shape {:?}", self.shape());
         };
         whole.reinterpreted(layout, dtype).record("view_as_complex", &[&whole], |_| {
             |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.view_as_real()?)])
@@ -108,7 +108,7 @@ impl Tensor {
     pub fn complex(&self, imag: &Tensor) -> Result<Tensor> {
         let dtype = common_dtype("complex", self.dtype(), imag.dtype())?;
         if !matches!(dtype, DType::F32 | DType::F64) {
-            bail!(DType, "complex", "{dtype} is not a part of complex numbers: f32 and f64 are");
+            bail!(DType, "complex", "inputs must be f32 or f64, got {dtype}");
         }
         let shape = broadcast("complex", &[self.layout().shape(), imag.layout().shape()])?;
         let part = |x: &Tensor| x.to_dtype(dtype)?.expand(&shape);
@@ -130,7 +130,7 @@ impl Tensor {
     pub fn polar(&self, angle: &Tensor) -> Result<Tensor> {
         for x in [self, angle] {
             if !matches!(x.dtype(), DType::F32 | DType::F64) {
-                bail!(DType, "polar", "{} is not a part of complex numbers: f32 and f64 are", x.dtype());
+                bail!(DType, "polar", "inputs must be f32 or f64, got {}", x.dtype());
             }
         }
         self.mul(&angle.cos()?)?.complex(&self.mul(&angle.sin()?)?)
@@ -169,7 +169,7 @@ impl Tensor {
     #[op(samples = complex_samples, errors = imag_errors, view)]
     pub fn imag(&self) -> Result<Tensor> {
         if !self.dtype().is_complex() {
-            bail!(DType, "imag", "{} has no imaginary part", self.dtype());
+            bail!(DType, "imag", "input must be complex, got {}", self.dtype());
         }
         self.view_as_real()?.select(-1, 1)
     }
@@ -185,7 +185,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = any_samples, aliases = ["conj_physical"])]
+    #[op(in_place, samples = any_samples, aliases = ["conj_physical"])]
     #[doc(alias = "conj_physical")]
     pub fn conj(&self) -> Result<Tensor> {
         if !self.dtype().is_complex() {
@@ -209,7 +209,7 @@ impl Tensor {
     #[doc(alias = "mH")]
     pub fn adjoint(&self) -> Result<Tensor> {
         if self.rank() < 2 {
-            bail!(Shape, "adjoint", "shape {:?} has no matrices", self.shape());
+            bail!(Shape, "adjoint", "input must have at least 2 dimensions, got shape {:?}", self.shape());
         }
         self.transpose(-2, -1)?.conj()
     }
@@ -244,13 +244,13 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = complex_samples)]
+    #[op(in_place, samples = complex_samples)]
     pub fn sgn(&self) -> Result<Tensor> {
         if !self.dtype().is_complex() {
             return self.sign();
         }
         let size = self.abs()?;
-        // At 0 both the result and its slope are 0.
+        // At 0 both the result and its derivative are 0.
         let size = size.masked_fill(&size.eq(0)?, f64::INFINITY)?;
         self.by_parts(|part| part.div(&size))
     }
@@ -275,7 +275,7 @@ impl Tensor {
     }
 }
 
-/// Complex numbers of this shape, none near 0.
+/// Complex numbers of this shape, away from 0.
 pub(in crate::ops) fn complex_spread(shape: &[usize]) -> Result<Tensor> {
     spread(shape, -2.0, 2.1)?.with_imaginary(&spread(shape, 0.3, 1.9)?.flip(..)?)
 }
@@ -316,9 +316,9 @@ fn pair_samples() -> Result<Vec<Sample>> {
         sample![x(&[2])?],
         sample![x(&[0, 2])?],
         sample![x(&[3, 2, 2])?.transpose(0, 1)?],
-        // These parts do not lie side by side.
+        // Parts that are not adjacent in memory.
         sample![x(&[2, 3])?.t()?],
-        // These begin in the middle of a pair.
+        // Parts that begin in the middle of a pair.
         sample![x(&[5])?.narrow(0, 1, 4)?.reshape([2, 2])?],
     ])
 }

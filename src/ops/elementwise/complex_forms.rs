@@ -1,13 +1,14 @@
-//! Functions of complex numbers that are not what a formula of both parts, or each part by itself, gives. They are written
-//! with other operations, and their derivatives follow from these.
+//! Functions of complex numbers that neither a formula of both parts nor a separate function of each part gives. They are
+//! composed of other operations, and differentiated through these.
 
+use crate::layout::ReduceDims;
 use crate::layout::Sizes;
 use crate::ops::reduce::sums::ReducePlan;
-use crate::{ReduceDims, Result, Tensor, keepdim};
+use crate::{Result, Tensor, keepdim};
 use smallvec::SmallVec;
 
 impl Tensor {
-    /// A function of the real parts of two tensors, and of the imaginary ones; real numbers have imaginary parts of 0.
+    /// Applies a function to the real parts of two tensors, and to the imaginary parts; those of real numbers are 0.
     #[track_caller]
     pub(in crate::ops) fn by_parts_with(
         &self,
@@ -18,7 +19,7 @@ impl Tensor {
     }
 }
 
-/// The product over the dimensions of a plan: halves are multiplied with each other until one element is left.
+/// The product over the dimensions of a plan, by pairwise multiplication of halves.
 #[track_caller]
 pub(in crate::ops) fn prod(plan: &ReducePlan, x: &Tensor) -> Result<Tensor> {
     let front = plan.dims.iter().copied();
@@ -36,7 +37,7 @@ pub(in crate::ops) fn prod(plan: &ReducePlan, x: &Tensor) -> Result<Tensor> {
     rest.reshape(Sizes::from(&plan.to))
 }
 
-/// Running products along a dimension: each round multiplies with the products that end twice as far before.
+/// The cumulative product along a dimension, by a parallel scan with doubling steps.
 #[track_caller]
 pub(in crate::ops) fn cumprod(x: &Tensor, dim: usize) -> Result<Tensor> {
     let n = x.shape()[dim];
@@ -49,7 +50,7 @@ pub(in crate::ops) fn cumprod(x: &Tensor, dim: usize) -> Result<Tensor> {
     Ok(out)
 }
 
-/// A part `w` of the way from `a` to `b`, from the nearer end.
+/// Linear interpolation `a + w · (b - a)`, computed from the nearer end.
 #[track_caller]
 pub(in crate::ops) fn lerp(a: &Tensor, b: &Tensor, w: &Tensor) -> Result<Tensor> {
     let way = b.sub(a)?;
@@ -62,13 +63,13 @@ pub(in crate::ops) fn lerp(a: &Tensor, b: &Tensor, w: &Tensor) -> Result<Tensor>
 pub(in crate::ops) fn logaddexp(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let a_is_larger = a.detach().real()?.ge(&b.detach().real()?)?;
     let (more, less) = (a_is_larger.where_(a, b)?, a_is_larger.where_(b, a)?);
-    // Of two that are infinite alike the difference would be NaN: logarithms of zero, or beyond all numbers.
+    // The difference of two equal infinities would be NaN.
     let alike = more.detach().real()?.isinf()?.logical_and(&more.detach().real()?.eq(&less.detach().real()?)?)?;
     let finite = |x: &Tensor| alike.where_(0.0, x);
     alike.where_(&more, finite(&more)?.add(&finite(&less)?.sub(&finite(&more)?)?.exp()?.log1p()?)?)
 }
 
-/// The running `log Σ exp(x)` along a dimension: sums of 2, 4, 8 .. neighbours, so that as few as possible are made of sums.
+/// The cumulative `log Σ exp(x)` along a dimension: a parallel scan over 2, 4, 8 .. neighbours, with few rounding steps.
 #[track_caller]
 pub(in crate::ops) fn logcumsumexp(x: &Tensor, dim: usize) -> Result<Tensor> {
     let (len, mut sums, mut apart) = (x.shape()[dim], x.clone(), 1);
@@ -88,12 +89,12 @@ pub(in crate::ops) fn logsumexp(x: &Tensor, over: ReduceDims) -> Result<Tensor> 
         return x.exp()?.sum(over)?.log();
     }
     let largest = x.detach().real()?.max(keepdim(over.dims.clone()))?;
-    // An infinite one would leave only NaN.
+    // Subtracting an infinite maximum would give NaN.
     let largest = largest.isfinite()?.where_(&largest, 0.0)?;
     x.sub(&largest)?.exp()?.sum(over)?.log()?.add(&largest.reshape(Sizes::from(&plan.to))?)
 }
 
-/// Whether the distance of two numbers is small beside the second.
+/// Whether `|a - b| ≤ atol + rtol · |b|`.
 #[track_caller]
 pub(in crate::ops) fn isclose(a: &Tensor, b: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<Tensor> {
     let (a, b) = (a.detach(), b.detach());

@@ -19,7 +19,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(-2.0, 2.0))]
+    #[op(in_place, autocast_cuda = f32, samples = || unary(-2.0, 2.0))]
     pub fn exp(&self) -> Result<Tensor> {
         elementwise!(Float exp(self) |x| x.exp(), |g, y| [g * y])
     }
@@ -34,7 +34,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(-2.0, 2.0), aliases = ["special_expm1"])]
+    #[op(in_place, autocast_cuda = f32, samples = || unary(-2.0, 2.0), aliases = ["special_expm1"])]
     pub fn expm1(&self) -> Result<Tensor> {
         elementwise!(Float expm1(self) |x| x.expm1(), |g, y| [g * (y + 1.0)])
     }
@@ -49,7 +49,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-2.0, 2.1), aliases = ["special_exp2"])]
+    #[op(in_place, samples = || unary(-2.0, 2.1), aliases = ["special_exp2"])]
     pub fn exp2(&self) -> Result<Tensor> {
         elementwise!(Float exp2(self) |x| x.exp2())
     }
@@ -64,7 +64,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(0.3, 3.0))]
+    #[op(in_place, autocast_cuda = f32, samples = || unary(0.3, 3.0))]
     pub fn log(&self) -> Result<Tensor> {
         elementwise!(Float log(self) |x| x.ln(), |g, _y| [g / x])
     }
@@ -79,7 +79,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(-0.5, 3.0), aliases = ["special_log1p"])]
+    #[op(in_place, autocast_cuda = f32, samples = || unary(-0.5, 3.0), aliases = ["special_log1p"])]
     pub fn log1p(&self) -> Result<Tensor> {
         elementwise!(Float log1p(self) |x| x.log1p(), |g, _y| [g / (x + 1.0)])
     }
@@ -94,7 +94,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(0.3, 3.0))]
+    #[op(in_place, autocast_cuda = f32, samples = || unary(0.3, 3.0))]
     pub fn log2(&self) -> Result<Tensor> {
         elementwise!(Float log2(self) |x| x.log2())
     }
@@ -109,7 +109,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(0.3, 3.0))]
+    #[op(in_place, autocast_cuda = f32, samples = || unary(0.3, 3.0))]
     pub fn log10(&self) -> Result<Tensor> {
         elementwise!(Float log10(self) |x| x.log10())
     }

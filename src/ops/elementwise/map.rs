@@ -1,8 +1,7 @@
-//! The one way from an elementwise kernel to a tensor.
+//! Evaluates elementwise formulas to tensors, at once or deferred.
 
 use crate::autograd::node::NodeKind;
 use crate::autograd::{in_pass, is_grad_enabled};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::deferred::{Input, Step, WORTHWHILE};
 use crate::backend::spec::{Formula, Kernel, Params};
 use crate::error::bail;
@@ -13,8 +12,8 @@ use smallvec::SmallVec;
 /// A formula and its parameters.
 pub(crate) type FormulaCall<'a> = (&'static Formula, &'a [Scalar]);
 
-/// `formula` of inputs of one shape, computed in `compute`, as a tensor of that shape outside the graph. With many elements
-/// the result is deferred until it is needed.
+/// Evaluates a formula on inputs of one shape in the compute dtype, outside the graph. The result of a large tensor is
+/// deferred until it is needed.
 pub(crate) fn map_alike(
     op: &'static str,
     call: FormulaCall<'_>,
@@ -45,8 +44,8 @@ fn map_alike_in_order(
     if defers(op, call.0, compute, inputs, inputs[0].numel())? {
         return defer(op, call, compute, inputs, shape, dtype);
     }
-    // Materialized one by one: an array of views that comes out of a `Result` is moved through memory, which takes longer
-    // than the arithmetic of a small tensor.
+    // Materialized first: returning an array of views in a `Result` copies it, which takes longer than the arithmetic of a
+    // small tensor.
     inputs.iter().try_for_each(|input| input.compute())?;
     Tensor::build_shaped(op, shape, dtype, inputs[0].device(), |out| {
         let view = |k: usize| inputs[k].materialized_view();
@@ -59,7 +58,7 @@ fn map_alike_in_order(
     })
 }
 
-/// As [`map_alike`], of inputs that broadcast to `shape`, which the caller has checked.
+/// As [`map_alike`], for inputs that broadcast to `shape`, which the caller has checked.
 pub(crate) fn map(
     op: &'static str,
     call: FormulaCall<'_>,
@@ -89,14 +88,14 @@ pub(crate) fn map(
     })
 }
 
-/// Whether an input of the result's shape, on a GPU, has its channels last.
+/// Whether, on a GPU, an input of the shape of the result is channels-last.
 #[inline]
 fn has_channels_last(inputs: &[&Tensor], shape: &Shape) -> bool {
     inputs[0].device() != Device::Cpu
         && inputs.iter().any(|input| input.layout().shape() == shape && input.keeps_channels_last())
 }
 
-/// As [`map`], with the channels of the result last: there all dimensions are taken in that order, in which the elements are contiguous.
+/// As [`map`], with a channels-last result: the dimensions are permuted so that the elements are contiguous.
 #[cold]
 fn map_channels_last(
     op: &'static str,
@@ -116,7 +115,7 @@ fn map_channels_last(
     Ok(Tensor::from_parts(result.storage().clone(), Layout::channels_last(shape), dtype))
 }
 
-/// As [`map`], for all examples of a `vmap` at once: these come before the dimensions of the shape.
+/// As [`map`], for all examples of a `vmap` at once: they are a leading dimension.
 #[cold]
 fn map_batched(
     op: &'static str,
@@ -135,7 +134,7 @@ fn map_batched(
         };
         let inputs = inputs.iter().map(filled).collect::<Result<SmallVec<[Tensor; 3]>>>()?;
         let inputs: SmallVec<[&Tensor; 3]> = inputs.iter().collect();
-        map(op, call, compute, &inputs, &crate::vmap::behind(level.size, shape)?, dtype)
+        map(op, call, compute, &inputs, &crate::tensor::batch::behind(level.size, shape)?, dtype)
     })
 }
 
@@ -155,18 +154,18 @@ fn defers(
     if device != Device::Cpu {
         return defers_on_gpu(op, formula, compute, inputs, numel);
     }
-    Ok(numel >= WORTHWHILE && compute_dtype(compute).is_float() && may_defer(inputs))
+    Ok(numel >= WORTHWHILE && compute.compute_dtype().is_float() && may_defer(inputs))
 }
 
-/// Whether an operation on large tensors can be deferred. Parameters are changed in place, which a pending step that
-/// reads them would turn into a copy; inside a pass, and where a graph is recorded, none outlives the next change.
+/// Whether an operation on large tensors can be deferred. Parameters are updated in place, and a deferred step that reads
+/// them would force a copy. Inside a backward pass, and where a graph is recorded, no deferred step outlives the next update.
 #[inline(never)]
 fn may_defer(inputs: &[&Tensor]) -> bool {
     let leaf = |input: &&Tensor| input.node().is_some_and(|node| node.kind == NodeKind::Leaf);
     is_grad_enabled() || in_pass() || !inputs.iter().any(leaf)
 }
 
-/// On a GPU a launch costs more than the arithmetic of any small tensor.
+/// On a GPU small tensors are deferred too: a launch costs more than their arithmetic.
 #[inline(never)]
 fn defers_on_gpu(
     op: &'static str,
@@ -175,7 +174,7 @@ fn defers_on_gpu(
     inputs: &[&Tensor],
     numel: usize,
 ) -> Result<bool> {
-    if !formula.has_kernel(compute_dtype(compute)) {
+    if !formula.has_kernel(compute.compute_dtype()) {
         bail!(Backend, op, "there is no kernel for {compute}");
     }
     Ok(numel > 0 && may_defer(inputs))

@@ -3,9 +3,9 @@
 //! - `unary`, `exponential`, `rounding`, `trigonometry`: functions of one tensor.
 //! - `binary`, `arithmetic`, `bits`: functions of two and three tensors, which broadcast.
 //! - `compare`, `classify`, `clamp`: comparisons, logic and bounds.
-//! - `complex`: parts, conjugates and angles. `complex_forms`: functions of complex numbers with rules of their own.
-//! - `call`: what they share: dtypes, broadcasting and derivatives, all from a formula.
-//! - `map`: from a formula to a tensor, now or deferred.
+//! - `complex`: parts, conjugates and angles. `complex_forms`: functions with separate code for complex numbers.
+//! - `call`: dtypes, broadcasting and derivatives of all of them, from a formula.
+//! - `map`: evaluates a formula to a tensor, now or deferred.
 //!
 //! Special functions are in [`special`](super::special), activation functions in [`nn`](super::nn).
 

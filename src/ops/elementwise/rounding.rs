@@ -10,16 +10,16 @@ use crate::options::options;
 use crate::{Result, Tensor};
 
 options! {
-    /// The options of [`Tensor::round_with`]. A number stands for the decimals.
+    /// The options of [`Tensor::round_with`]. A number is taken as `decimals`.
     ///
     /// ```
-    /// use cotangent::{RoundOptions, tensor};
+    /// use cotangent::{tensor, options::RoundOptions};
     /// let x = tensor!([1234.5])?;
     /// assert_eq!(x.round_with(RoundOptions::new().decimals(-2))?.item::<f32>()?, 1200.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct RoundOptions {
-        /// How many decimals are kept.
+        /// The number of decimal places.
         decimals: i64 = 0,
     }
 }
@@ -34,17 +34,17 @@ options! {
     /// The options of [`Tensor::nan_to_num_with`].
     ///
     /// ```
-    /// use cotangent::{NanToNumOptions, tensor};
+    /// use cotangent::{tensor, options::NanToNumOptions};
     /// let options = NanToNumOptions::new().nan(1.0).neginf(-2.0);
     /// assert_eq!(tensor!([f32::NAN, f32::NEG_INFINITY])?.nan_to_num_with(options)?.to_vec::<f32>()?, [1.0, -2.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct NanToNumOptions {
-        /// In place of NaN.
+        /// The replacement of NaN.
         nan: f64 = 0.0,
-        /// In place of infinity; the largest number of the dtype if this is `None`.
+        /// The replacement of infinity; `None` is the largest finite value of the dtype.
         posinf: Option<f64> = None,
-        /// In place of minus infinity; the least number of the dtype if this is `None`.
+        /// The replacement of minus infinity; `None` is the lowest finite value of the dtype.
         neginf: Option<f64> = None,
     }
 }
@@ -62,7 +62,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are bools.
-    #[op(samples = || unary(-2.2, 2.3), errors = no_bools, derivative = zero)]
+    #[op(in_place, samples = || unary(-2.2, 2.3), errors = no_bools, derivative = zero)]
     pub fn floor(&self) -> Result<Tensor> {
         if self.dtype().is_int() {
             return Ok(self.clone());
@@ -80,7 +80,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are bools.
-    #[op(samples = || unary(-2.2, 2.3), errors = no_bools, derivative = zero)]
+    #[op(in_place, samples = || unary(-2.2, 2.3), errors = no_bools, derivative = zero)]
     pub fn ceil(&self) -> Result<Tensor> {
         if self.dtype().is_int() {
             return Ok(self.clone());
@@ -98,7 +98,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are bools.
-    #[op(samples = || unary(-2.2, 2.3), errors = no_bools, derivative = zero, aliases = ["fix"])]
+    #[op(in_place, samples = || unary(-2.2, 2.3), errors = no_bools, derivative = zero, aliases = ["fix"])]
     #[doc(alias = "fix")]
     pub fn trunc(&self) -> Result<Tensor> {
         if self.dtype().is_int() {
@@ -119,7 +119,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are bools, or integers are to be rounded to decimals.
-    #[op(samples = round_samples, errors = round_errors, derivative = zero, aliases = ["special_round"])]
+    #[op(in_place, samples = round_samples, errors = round_errors, derivative = zero, aliases = ["special_round"])]
     pub fn round(&self, options: impl Into<RoundOptions>) -> Result<Tensor> {
         let decimals = options.decimals;
         if self.dtype().is_int() && decimals == 0 {
@@ -146,7 +146,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are not floats.
-    #[op(samples = || unary(-2.2, 2.3), errors = no_ints)]
+    #[op(in_place, samples = || unary(-2.2, 2.3), errors = no_ints)]
     pub fn frac(&self) -> Result<Tensor> {
         float_only("frac", self)?;
         elementwise!(Float frac(self) |x| x - x.trunc())
@@ -156,7 +156,7 @@ impl Tensor {
     /// smallest finite value of the dtype. The derivative there is 0. Integers are unchanged.
     ///
     /// ```
-    /// # use cotangent::{NanToNumOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::NanToNumOptions};
     /// let x = tensor!([f32::NAN, f32::INFINITY, 1.0])?;
     /// assert_eq!(x.nan_to_num()?.to_vec::<f32>()?, [0.0, f32::MAX, 1.0]);
     /// assert_eq!(x.nan_to_num_with(NanToNumOptions::new().posinf(9.0))?.to_vec::<f32>()?, [0.0, 9.0, 1.0]);
@@ -165,7 +165,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-2.0, 2.1))]
+    #[op(in_place, samples = || unary(-2.0, 2.1))]
     pub fn nan_to_num(&self, options: impl Into<NanToNumOptions>) -> Result<Tensor> {
         if self.dtype().is_complex() {
             return self.by_parts(|part| part.nan_to_num_with(options.clone()));

@@ -1,4 +1,4 @@
-//! Functions of angles, and the hyperbolic functions.
+//! Trigonometric and hyperbolic functions.
 
 use crate::backend::spec::{Ordered, Real, select, sinc, sinc_slope};
 use crate::ops::elementwise::call::{elementwise, zero};
@@ -7,7 +7,7 @@ use crate::ops::ops;
 use crate::{Result, Tensor};
 use std::f64::consts::PI;
 
-/// # Angles and hyperbolic functions
+/// # Trigonometric and hyperbolic functions
 #[ops]
 impl Tensor {
     /// The sine.
@@ -20,7 +20,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.1))]
+    #[op(in_place, samples = || unary(-3.0, 3.1))]
     pub fn sin(&self) -> Result<Tensor> {
         elementwise!(Float sin(self) |x| x.sin())
     }
@@ -35,7 +35,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.1))]
+    #[op(in_place, samples = || unary(-3.0, 3.1))]
     pub fn cos(&self) -> Result<Tensor> {
         elementwise!(Float cos(self) |x| x.cos())
     }
@@ -50,7 +50,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-2.0, 2.0))]
+    #[op(in_place, samples = || unary(-2.0, 2.0))]
     pub fn tanh(&self) -> Result<Tensor> {
         elementwise!(Float tanh(self) |x| x.tanh(), |g, y| [g.tanh_grad(y)])
     }
@@ -65,7 +65,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(-1.2, 1.3))]
+    #[op(in_place, autocast_cuda = f32, samples = || unary(-1.2, 1.3))]
     pub fn tan(&self) -> Result<Tensor> {
         elementwise!(Float tan(self) |x| x.tan())
     }
@@ -80,7 +80,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(-0.9, 0.91), aliases = ["arcsin"])]
+    #[op(in_place, autocast_cuda = f32, samples = || unary(-0.9, 0.91), aliases = ["arcsin"])]
     #[doc(alias = "arcsin")]
     pub fn asin(&self) -> Result<Tensor> {
         elementwise!(Float asin(self) |x| x.asin())
@@ -96,7 +96,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(-0.9, 0.91), aliases = ["arccos"])]
+    #[op(in_place, autocast_cuda = f32, samples = || unary(-0.9, 0.91), aliases = ["arccos"])]
     #[doc(alias = "arccos")]
     pub fn acos(&self) -> Result<Tensor> {
         elementwise!(Float acos(self) |x| x.acos())
@@ -112,7 +112,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.1), aliases = ["arctan"])]
+    #[op(in_place, samples = || unary(-3.0, 3.1), aliases = ["arctan"])]
     #[doc(alias = "arctan")]
     pub fn atan(&self) -> Result<Tensor> {
         elementwise!(Float atan(self) |x| x.atan())
@@ -128,7 +128,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(-2.0, 2.1))]
+    #[op(in_place, autocast_cuda = f32, samples = || unary(-2.0, 2.1))]
     pub fn sinh(&self) -> Result<Tensor> {
         elementwise!(Float sinh(self) |x| x.sinh())
     }
@@ -143,7 +143,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(-2.0, 2.1))]
+    #[op(in_place, autocast_cuda = f32, samples = || unary(-2.0, 2.1))]
     pub fn cosh(&self) -> Result<Tensor> {
         elementwise!(Float cosh(self) |x| x.cosh())
     }
@@ -158,7 +158,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-2.0, 2.1), aliases = ["arcsinh"])]
+    #[op(in_place, samples = || unary(-2.0, 2.1), aliases = ["arcsinh"])]
     #[doc(alias = "arcsinh")]
     pub fn asinh(&self) -> Result<Tensor> {
         elementwise!(Float asinh(self) |x| x.asinh())
@@ -174,7 +174,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(1.2, 3.0), aliases = ["arccosh"])]
+    #[op(in_place, samples = || unary(1.2, 3.0), aliases = ["arccosh"])]
     #[doc(alias = "arccosh")]
     pub fn acosh(&self) -> Result<Tensor> {
         elementwise!(Float acosh(self) |x| x.acosh())
@@ -190,7 +190,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-0.9, 0.91), aliases = ["arctanh"])]
+    #[op(in_place, samples = || unary(-0.9, 0.91), aliases = ["arctanh"])]
     #[doc(alias = "arctanh")]
     pub fn atanh(&self) -> Result<Tensor> {
         elementwise!(Float atanh(self) |x| x.atanh())
@@ -206,7 +206,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-2.2, 2.3), aliases = ["special_sinc"])]
+    #[op(in_place, samples = || unary(-2.2, 2.3), aliases = ["special_sinc"])]
     pub fn sinc(&self) -> Result<Tensor> {
         if self.dtype().is_complex() {
             return elementwise!(Float sinc(self) |x| select(x.eq(zero()), zero() + 1.0, (PI * x).sin() / (PI * x)),
@@ -225,7 +225,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-100.0, 100.0))]
+    #[op(in_place, samples = || unary(-100.0, 100.0))]
     pub fn deg2rad(&self) -> Result<Tensor> {
         elementwise!(Float deg2rad(self) |x| x * (PI / 180.0))
     }
@@ -240,7 +240,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.1))]
+    #[op(in_place, samples = || unary(-3.0, 3.1))]
     pub fn rad2deg(&self) -> Result<Tensor> {
         elementwise!(Float rad2deg(self) |x| x * (180.0 / PI))
     }

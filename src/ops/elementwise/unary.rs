@@ -7,7 +7,7 @@ use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, sample, spread};
 use crate::{DType, Result, Tensor};
 
-/// # Elementwise functions of one tensor
+/// # Sign, roots and powers of one tensor
 #[ops]
 impl Tensor {
     /// The negative.
@@ -20,7 +20,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are bools.
-    #[op(samples = || unary(-2.0, 2.0), errors = no_bools, aliases = ["negative"])]
+    #[op(in_place, samples = || unary(-2.0, 2.0), errors = no_bools, aliases = ["negative"])]
     #[doc(alias = "negative")]
     pub fn neg(&self) -> Result<Tensor> {
         elementwise!(Number neg(self) |x| -x)
@@ -36,7 +36,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are bools.
-    #[op(samples = || unary(-2.0, 2.1), errors = no_bools, aliases = ["absolute"])]
+    #[op(in_place, samples = || unary(-2.0, 2.1), errors = no_bools, aliases = ["absolute"])]
     #[doc(alias = "absolute")]
     pub fn abs(&self) -> Result<Tensor> {
         if self.dtype().is_complex() {
@@ -55,7 +55,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = signs, derivative = zero)]
+    #[op(in_place, samples = signs, derivative = zero)]
     pub fn sign(&self) -> Result<Tensor> {
         if self.dtype() == DType::Bool {
             return Ok(self.clone());
@@ -73,7 +73,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = signs)]
+    #[op(in_place, autocast_cuda = f32, samples = signs)]
     pub fn square(&self) -> Result<Tensor> {
         if self.dtype() == DType::Bool {
             return self.to_dtype(DType::I64);
@@ -91,7 +91,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(0.5, 3.0))]
+    #[op(in_place, autocast_cuda = f32, samples = || unary(0.5, 3.0))]
     pub fn reciprocal(&self) -> Result<Tensor> {
         elementwise!(Float reciprocal(self) |x| 1.0 / x, |g, y| [-g * (y * y)])
     }
@@ -106,7 +106,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.3, 3.0))]
+    #[op(in_place, samples = || unary(0.3, 3.0))]
     pub fn sqrt(&self) -> Result<Tensor> {
         elementwise!(Float sqrt(self) |x| x.sqrt(), |g, y| [g / (y + y)])
     }
@@ -121,7 +121,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(0.3, 3.0))]
+    #[op(in_place, autocast_cuda = f32, samples = || unary(0.3, 3.0))]
     pub fn rsqrt(&self) -> Result<Tensor> {
         elementwise!(Float rsqrt(self) |x| x.rsqrt())
     }
@@ -139,13 +139,13 @@ impl Tensor {
     #[op(samples = || unary(-2.0, 2.1), errors = no_bools)]
     pub fn positive(&self) -> Result<Tensor> {
         if self.dtype() == DType::Bool {
-            bail!(DType, "positive", "a bool is not a number: cast with to_dtype first");
+            bail!(DType, "positive", "not defined for bool: cast with to_dtype first");
         }
         Ok(self.clone())
     }
 }
 
-/// The distance from 0; its gradient there is 0.
+/// The magnitude; the gradient at 0 is 0.
 #[track_caller]
 fn complex_abs(x: &Tensor) -> Result<Tensor> {
     static ABS: Elementwise = Elementwise::new("abs", Domain::Float, 2, 0, |x, _| x[0].hypot(x[1]))
@@ -168,8 +168,7 @@ pub(in crate::ops) fn with_option(
     Ok(unary(low, high)?.into_iter().map(with).chain([sample![spread([4], low, high)?]]).collect())
 }
 
-/// What every function of numbers refuses.
-/// Those of [`unary`], and bools.
+/// The samples of [`unary`], and bools.
 fn signs() -> Result<Vec<Sample>> {
     let mut all = unary(-2.0, 2.1)?;
     all.push(sample![Tensor::new([true, false])?]);

@@ -1,30 +1,31 @@
-//! Fourier transforms along several dimensions: those along one, one after the other.
+//! Fourier transforms along several dimensions, as sequences of transforms along one.
 
 use crate::error::bail;
+use crate::layout::{Dim, Dims, Sizes};
 use crate::layout::{resolve_dim, resolve_dims};
 use crate::ops::fft::transforms::{FftNorm, FftOptions, c2c, complex_numbers, numbers, one_dim};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::options::options;
-use crate::{Dim, Dims, Result, Sizes, Tensor};
+use crate::{Result, Tensor};
 
 options! {
     /// The options of Fourier transforms along several dimensions.
     ///
     /// ```
-    /// use cotangent::{FftnOptions, Tensor};
+    /// use cotangent::{fft, options::FftnOptions, Tensor};
     /// let x = Tensor::randn([3, 5, 2])?;
-    /// let y = x.fftn_with(FftnOptions::new().s([4, 8]).dim([0, 1]))?;
+    /// let y = fft::fftn_with(&x, FftnOptions::new().s([4, 8]).dim([0, 1]))?;
     /// assert_eq!(y.shape(), [4, 8, 2]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct FftnOptions {
-        /// The lengths that the dimensions are cut or filled up to; -1 for one that stays. Without dimensions that are named
-        /// they are those of the last ones.
+        /// The lengths that the dimensions are truncated or zero-padded to; -1 keeps the size. If `dim` is not given, they are
+        /// for the last dimensions.
         s: Sizes = Sizes::default(),
         /// The dimensions.
         dim: Dims = Dims::ALL,
-        /// Where the factor goes.
+        /// Where the factor 1/n goes.
         norm: FftNorm = FftNorm::Backward,
     }
 }
@@ -40,28 +41,30 @@ impl DimPlan {
     fn new(op: &'static str, x: &Tensor, options: &FftnOptions, two: bool) -> Result<DimPlan> {
         let lengths = &options.s.0;
         let dims: Vec<usize> = match &options.dim.named {
-            // In the order in which they are named: the last of them is the one of which a half is kept.
+            // In the given order: the last one is halved for real input.
             Some(named) => match resolve_dims(op, &options.dim, x.rank())?.is_empty() {
                 true => Vec::new(),
                 false => named.iter().map(|&dim| resolve_dim(op, dim, x.rank())).collect::<Result<_>>()?,
             },
-            None if two && x.rank() < 2 => bail!(Shape, op, "shape {:?} has no two dimensions", x.shape()),
+            None if two && x.rank() < 2 => {
+                bail!(Shape, op, "input must have at least 2 dimensions, got shape {:?}", x.shape())
+            }
             None if two => vec![x.rank() - 2, x.rank() - 1],
             None if !lengths.is_empty() && lengths.len() <= x.rank() => (x.rank() - lengths.len()..x.rank()).collect(),
             None => (0..x.rank()).collect(),
         };
         if !lengths.is_empty() && lengths.len() != dims.len() {
-            bail!(Value, op, "{} lengths {lengths:?} for {} dimensions {dims:?}", lengths.len(), dims.len());
+            bail!(Value, op, "s must have one length for each of dimensions {dims:?}, got {lengths:?}");
         }
         let size = |&length: &isize| match length {
             -1 => Ok(None),
             1.. => Ok(Some(length as usize)),
-            _ => bail!(Value, op, "a length cannot be {length}"),
+            _ => bail!(Value, op, "lengths must be positive, or -1 for the size of the input, got {length}"),
         };
         let mut sizes = lengths.iter().map(size).collect::<Result<Vec<_>>>()?;
         sizes.resize(dims.len(), None);
         if dims.is_empty() {
-            bail!(Shape, op, "there is no dimension to transform in shape {:?}", x.shape());
+            bail!(Shape, op, "expected at least 1 dimension to transform, got 0 of shape {:?}", x.shape());
         }
         Ok(DimPlan { dims, sizes, norm: options.norm })
     }
@@ -74,8 +77,8 @@ impl DimPlan {
         self.options(self.dims.len() - 1)
     }
 
-    /// Whether the kernel does all of it at once: whole dimensions, which are the last ones, in their order. The library of a
-    /// GPU takes no more than three.
+    /// Whether one kernel call does the whole transform: the dimensions are the last ones, in order and of full length. cuFFT
+    /// takes at most three.
     fn is_one_plan(&self, x: &Tensor) -> bool {
         let first = x.rank() - self.dims.len();
         let whole = |at: usize| self.sizes[at].is_none_or(|size| size == x.shape()[self.dims[at]]);
@@ -112,35 +115,35 @@ impl Tensor {
     /// The 2-dimensional discrete Fourier transform, over the last two dimensions.
     ///
     /// ```
-    /// # use cotangent::{Tensor};
+    /// # use cotangent::{fft, Tensor};
     /// let x = Tensor::randn([4, 6])?;
-    /// assert_eq!(x.fft2()?.shape(), [4, 6]);
+    /// assert_eq!(fft::fft2(&x)?.shape(), [4, 6]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
-    /// number.
-    #[op(samples = || many_samples(true, true), errors = many_errors, full_precision, aliases = ["fft_fft2"])]
+    /// If the dtype is not supported, there is no such dimension, one is named twice, or the numbers of lengths and
+    /// dimensions differ.
+    #[op(function = fft, samples = || many_samples(true, true), errors = many_errors, full_precision, aliases = ["fft_fft2"])]
     #[doc(alias = "fft_fft2")]
     pub fn fft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("fft2", self, &options, true)?;
         plan.all(self, true)
     }
 
-    /// The inverse of [`fft2`](Self::fft2).
+    /// The inverse of [`fft2`](crate::fft::fft2).
     ///
     /// ```
-    /// # use cotangent::{Tensor};
+    /// # use cotangent::{fft, Tensor};
     /// let x = Tensor::randn([4, 6])?;
-    /// assert!(x.fft2()?.ifft2()?.real()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// assert!(fft::ifft2(&fft::fft2(&x)?)?.real()?.allclose_with(&x, (1e-4, 1e-5))?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
-    /// number.
-    #[op(samples = || many_samples(true, true), errors = many_errors, full_precision, aliases = ["fft_ifft2"])]
+    /// If the dtype is not supported, there is no such dimension, one is named twice, or the numbers of lengths and
+    /// dimensions differ.
+    #[op(function = fft, samples = || many_samples(true, true), errors = many_errors, full_precision, aliases = ["fft_ifft2"])]
     #[doc(alias = "fft_ifft2")]
     pub fn ifft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("ifft2", self, &options, true)?;
@@ -151,35 +154,35 @@ impl Tensor {
     /// only.
     ///
     /// ```
-    /// # use cotangent::{Tensor};
+    /// # use cotangent::{fft, Tensor};
     /// let x = Tensor::randn([4, 6])?;
-    /// assert_eq!(x.rfft2()?.shape(), [4, 4]);
+    /// assert_eq!(fft::rfft2(&x)?.shape(), [4, 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
-    /// number.
-    #[op(autocast_cpu = f32, samples = || many_samples(true, false), errors = real_many_errors, full_precision, aliases = ["fft_rfft2"])]
+    /// If the dtype is not supported, there is no such dimension, one is named twice, or the numbers of lengths and
+    /// dimensions differ.
+    #[op(function = fft, autocast_cpu = f32, samples = || many_samples(true, false), errors = real_many_errors, full_precision, aliases = ["fft_rfft2"])]
     #[doc(alias = "fft_rfft2")]
     pub fn rfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("rfft2", self, &options, true)?;
         plan.others(&self.rfft_with(plan.last())?, true)
     }
 
-    /// The inverse of [`rfft2`](Self::rfft2).
+    /// The inverse of [`rfft2`](crate::fft::rfft2).
     ///
     /// ```
-    /// # use cotangent::{Tensor};
+    /// # use cotangent::{fft, Tensor};
     /// let x = Tensor::randn([4, 6])?;
-    /// assert!(x.rfft2()?.irfft2()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// assert!(fft::irfft2(&fft::rfft2(&x)?)?.allclose_with(&x, (1e-4, 1e-5))?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
-    /// number.
-    #[op(samples = || many_samples(true, true), errors = many_errors, full_precision, aliases = ["fft_irfft2"])]
+    /// If the dtype is not supported, there is no such dimension, one is named twice, or the numbers of lengths and
+    /// dimensions differ.
+    #[op(function = fft, samples = || many_samples(true, true), errors = many_errors, full_precision, aliases = ["fft_irfft2"])]
     #[doc(alias = "fft_irfft2")]
     pub fn irfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("irfft2", self, &options, true)?;
@@ -190,35 +193,35 @@ impl Tensor {
     /// which the first half is given. The result is real.
     ///
     /// ```
-    /// # use cotangent::{Tensor};
+    /// # use cotangent::{fft, Tensor};
     /// let x = Tensor::randn([4, 6])?;
-    /// assert_eq!(x.hfft2()?.shape(), [4, 10]);
+    /// assert_eq!(fft::hfft2(&x)?.shape(), [4, 10]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
-    /// number.
-    #[op(samples = || many_samples(true, true), errors = many_errors, full_precision, aliases = ["fft_hfft2"])]
+    /// If the dtype is not supported, there is no such dimension, one is named twice, or the numbers of lengths and
+    /// dimensions differ.
+    #[op(function = fft, samples = || many_samples(true, true), errors = many_errors, full_precision, aliases = ["fft_hfft2"])]
     #[doc(alias = "fft_hfft2")]
     pub fn hfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("hfft2", self, &options, true)?;
         plan.others(self, true)?.hfft_with(plan.last())
     }
 
-    /// The inverse of [`hfft2`](Self::hfft2).
+    /// The inverse of [`hfft2`](crate::fft::hfft2).
     ///
     /// ```
-    /// # use cotangent::{Tensor};
+    /// # use cotangent::{fft, Tensor};
     /// let x = Tensor::randn([4, 6])?;
-    /// assert!(x.ihfft2()?.hfft2()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// assert!(fft::hfft2(&fft::ihfft2(&x)?)?.allclose_with(&x, (1e-4, 1e-5))?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
-    /// number.
-    #[op(samples = || many_samples(true, false), errors = real_many_errors, full_precision, aliases = ["fft_ihfft2"])]
+    /// If the dtype is not supported, there is no such dimension, one is named twice, or the numbers of lengths and
+    /// dimensions differ.
+    #[op(function = fft, samples = || many_samples(true, false), errors = real_many_errors, full_precision, aliases = ["fft_ihfft2"])]
     #[doc(alias = "fft_ihfft2")]
     pub fn ihfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("ihfft2", self, &options, true)?;
@@ -228,35 +231,35 @@ impl Tensor {
     /// The discrete Fourier transform over all dimensions, or the given ones.
     ///
     /// ```
-    /// # use cotangent::{Tensor};
+    /// # use cotangent::{fft, Tensor};
     /// let x = Tensor::randn([4, 6])?;
-    /// assert_eq!(x.fftn()?.shape(), [4, 6]);
+    /// assert_eq!(fft::fftn(&x)?.shape(), [4, 6]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
-    /// number.
-    #[op(samples = || many_samples(false, true), errors = many_errors, full_precision, aliases = ["fft_fftn"])]
+    /// If the dtype is not supported, there is no such dimension, one is named twice, or the numbers of lengths and
+    /// dimensions differ.
+    #[op(function = fft, samples = || many_samples(false, true), errors = many_errors, full_precision, aliases = ["fft_fftn"])]
     #[doc(alias = "fft_fftn")]
     pub fn fftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("fftn", self, &options, false)?;
         plan.all(self, true)
     }
 
-    /// The inverse of [`fftn`](Self::fftn).
+    /// The inverse of [`fftn`](crate::fft::fftn).
     ///
     /// ```
-    /// # use cotangent::{Tensor};
+    /// # use cotangent::{fft, Tensor};
     /// let x = Tensor::randn([4, 6])?;
-    /// assert!(x.fftn()?.ifftn()?.real()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// assert!(fft::ifftn(&fft::fftn(&x)?)?.real()?.allclose_with(&x, (1e-4, 1e-5))?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
-    /// number.
-    #[op(samples = || many_samples(false, true), errors = many_errors, full_precision, aliases = ["fft_ifftn"])]
+    /// If the dtype is not supported, there is no such dimension, one is named twice, or the numbers of lengths and
+    /// dimensions differ.
+    #[op(function = fft, samples = || many_samples(false, true), errors = many_errors, full_precision, aliases = ["fft_ifftn"])]
     #[doc(alias = "fft_ifftn")]
     pub fn ifftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("ifftn", self, &options, false)?;
@@ -267,35 +270,35 @@ impl Tensor {
     /// nonnegative frequencies only.
     ///
     /// ```
-    /// # use cotangent::{Tensor};
+    /// # use cotangent::{fft, Tensor};
     /// let x = Tensor::randn([4, 6])?;
-    /// assert_eq!(x.rfftn()?.shape(), [4, 4]);
+    /// assert_eq!(fft::rfftn(&x)?.shape(), [4, 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
-    /// number.
-    #[op(autocast_cpu = f32, samples = || many_samples(false, false), errors = real_many_errors, full_precision, aliases = ["fft_rfftn"])]
+    /// If the dtype is not supported, there is no such dimension, one is named twice, or the numbers of lengths and
+    /// dimensions differ.
+    #[op(function = fft, autocast_cpu = f32, samples = || many_samples(false, false), errors = real_many_errors, full_precision, aliases = ["fft_rfftn"])]
     #[doc(alias = "fft_rfftn")]
     pub fn rfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("rfftn", self, &options, false)?;
         plan.others(&self.rfft_with(plan.last())?, true)
     }
 
-    /// The inverse of [`rfftn`](Self::rfftn).
+    /// The inverse of [`rfftn`](crate::fft::rfftn).
     ///
     /// ```
-    /// # use cotangent::{Tensor};
+    /// # use cotangent::{fft, Tensor};
     /// let x = Tensor::randn([4, 6])?;
-    /// assert!(x.rfftn()?.irfftn()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// assert!(fft::irfftn(&fft::rfftn(&x)?)?.allclose_with(&x, (1e-4, 1e-5))?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
-    /// number.
-    #[op(samples = || many_samples(false, true), errors = many_errors, full_precision, aliases = ["fft_irfftn"])]
+    /// If the dtype is not supported, there is no such dimension, one is named twice, or the numbers of lengths and
+    /// dimensions differ.
+    #[op(function = fft, samples = || many_samples(false, true), errors = many_errors, full_precision, aliases = ["fft_irfftn"])]
     #[doc(alias = "fft_irfftn")]
     pub fn irfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("irfftn", self, &options, false)?;
@@ -306,35 +309,35 @@ impl Tensor {
     /// the last of them, of which the first half is given. The result is real.
     ///
     /// ```
-    /// # use cotangent::{Tensor};
+    /// # use cotangent::{fft, Tensor};
     /// let x = Tensor::randn([4, 6])?;
-    /// assert_eq!(x.hfftn()?.shape(), [4, 10]);
+    /// assert_eq!(fft::hfftn(&x)?.shape(), [4, 10]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
-    /// number.
-    #[op(samples = || many_samples(false, true), errors = many_errors, full_precision, aliases = ["fft_hfftn"])]
+    /// If the dtype is not supported, there is no such dimension, one is named twice, or the numbers of lengths and
+    /// dimensions differ.
+    #[op(function = fft, samples = || many_samples(false, true), errors = many_errors, full_precision, aliases = ["fft_hfftn"])]
     #[doc(alias = "fft_hfftn")]
     pub fn hfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("hfftn", self, &options, false)?;
         plan.others(self, true)?.hfft_with(plan.last())
     }
 
-    /// The inverse of [`hfftn`](Self::hfftn).
+    /// The inverse of [`hfftn`](crate::fft::hfftn).
     ///
     /// ```
-    /// # use cotangent::{Tensor};
+    /// # use cotangent::{fft, Tensor};
     /// let x = Tensor::randn([4, 6])?;
-    /// assert!(x.ihfftn()?.hfftn()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// assert!(fft::hfftn(&fft::ihfftn(&x)?)?.allclose_with(&x, (1e-4, 1e-5))?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
-    /// number.
-    #[op(samples = || many_samples(false, false), errors = real_many_errors, full_precision, aliases = ["fft_ihfftn"])]
+    /// If the dtype is not supported, there is no such dimension, one is named twice, or the numbers of lengths and
+    /// dimensions differ.
+    #[op(function = fft, samples = || many_samples(false, false), errors = real_many_errors, full_precision, aliases = ["fft_ihfftn"])]
     #[doc(alias = "fft_ihfftn")]
     pub fn ihfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("ihfftn", self, &options, false)?;

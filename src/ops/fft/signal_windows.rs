@@ -12,111 +12,111 @@ use crate::{DType, Device, Result, Tensor, TensorOptions};
 use std::f64::consts::PI;
 
 options! {
-    /// The options of the windows of `torch.signal.windows` that have no others.
+    /// The options of the windows of `torch.signal.windows` without parameters.
     ///
     /// ```
-    /// use cotangent::{SignalWindowOptions, Tensor};
-    /// let window = Tensor::signal_windows_hann_with(4, SignalWindowOptions::new().sym(false))?;
+    /// use cotangent::{options::SignalWindowOptions, signal::windows, Tensor};
+    /// let window = windows::hann_with(4, SignalWindowOptions::new().sym(false))?;
     /// assert_eq!(window.to_vec::<f32>()?, [0.0, 0.5, 1.0, 0.5]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct SignalWindowOptions {
-        /// Whether the window is symmetric; else it could be continued by itself.
+        /// Whether the window is symmetric; otherwise it is periodic.
         sym: bool = true,
-        /// The dtype, `f32` if it is not given.
+        /// The dtype, by default `f32`.
         dtype: Option<DType> = None,
-        /// The device, the CPU if it is not given.
+        /// The device, by default the CPU.
         device: Option<Device> = None,
     }
 }
 
 options! {
-    /// The options of [`Tensor::signal_windows_general_hamming_with`].
+    /// The options of [`signal::windows::general_hamming_with`](crate::signal::windows::general_hamming_with).
     ///
     /// ```
-    /// use cotangent::{GeneralHammingWindowOptions, Tensor};
-    /// let window = Tensor::signal_windows_general_hamming_with(3, GeneralHammingWindowOptions::new().alpha(0.5))?;
+    /// use cotangent::{options::GeneralHammingWindowOptions, signal::windows, Tensor};
+    /// let window = windows::general_hamming_with(3, GeneralHammingWindowOptions::new().alpha(0.5))?;
     /// assert_eq!(window.to_vec::<f32>()?, [0.0, 1.0, 0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct GeneralHammingWindowOptions {
-        /// The middle of the window.
+        /// The coefficient `alpha` of `alpha - (1 - alpha) · cos`.
         alpha: f64 = 0.54,
-        /// Whether the window is symmetric; else it could be continued by itself.
+        /// Whether the window is symmetric; otherwise it is periodic.
         sym: bool = true,
-        /// The dtype, `f32` if it is not given.
+        /// The dtype, by default `f32`.
         dtype: Option<DType> = None,
-        /// The device, the CPU if it is not given.
+        /// The device, by default the CPU.
         device: Option<Device> = None,
     }
 }
 
 options! {
-    /// The options of [`Tensor::signal_windows_exponential_with`].
+    /// The options of [`signal::windows::exponential_with`](crate::signal::windows::exponential_with).
     ///
     /// ```
-    /// use cotangent::{ExponentialWindowOptions, Tensor};
-    /// let window = Tensor::signal_windows_exponential_with(3, ExponentialWindowOptions::new().tau(2.0))?;
+    /// use cotangent::{options::ExponentialWindowOptions, signal::windows, Tensor};
+    /// let window = windows::exponential_with(3, ExponentialWindowOptions::new().tau(2.0))?;
     /// assert_eq!(window.select(0, 1)?.item::<f32>()?, 1.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct ExponentialWindowOptions {
-        /// Where the window is 1, if it is not symmetric.
+        /// The center, where the window is 1; only for a window that is not symmetric.
         center: Option<f64> = None,
-        /// How slowly the window falls.
+        /// The decay constant: a larger one decays more slowly.
         tau: f64 = 1.0,
-        /// Whether the window is symmetric; else it could be continued by itself.
+        /// Whether the window is symmetric; otherwise it is periodic.
         sym: bool = true,
-        /// The dtype, `f32` if it is not given.
+        /// The dtype, by default `f32`.
         dtype: Option<DType> = None,
-        /// The device, the CPU if it is not given.
+        /// The device, by default the CPU.
         device: Option<Device> = None,
     }
 }
 
 options! {
-    /// The options of [`Tensor::signal_windows_gaussian_with`].
+    /// The options of [`signal::windows::gaussian_with`](crate::signal::windows::gaussian_with).
     ///
     /// ```
-    /// use cotangent::{GaussianWindowOptions, Tensor};
-    /// let window = Tensor::signal_windows_gaussian_with(3, GaussianWindowOptions::new().std(2.0))?;
+    /// use cotangent::{options::GaussianWindowOptions, signal::windows, Tensor};
+    /// let window = windows::gaussian_with(3, GaussianWindowOptions::new().std(2.0))?;
     /// assert_eq!(window.select(0, 1)?.item::<f32>()?, 1.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct GaussianWindowOptions {
         /// The standard deviation.
         std: f64 = 1.0,
-        /// Whether the window is symmetric; else it could be continued by itself.
+        /// Whether the window is symmetric; otherwise it is periodic.
         sym: bool = true,
-        /// The dtype, `f32` if it is not given.
+        /// The dtype, by default `f32`.
         dtype: Option<DType> = None,
-        /// The device, the CPU if it is not given.
+        /// The device, by default the CPU.
         device: Option<Device> = None,
     }
 }
 
 options! {
-    /// The options of [`Tensor::signal_windows_kaiser_with`].
+    /// The options of [`signal::windows::kaiser_with`](crate::signal::windows::kaiser_with).
     ///
     /// ```
-    /// use cotangent::{SignalKaiserWindowOptions, Tensor};
-    /// let window = Tensor::signal_windows_kaiser_with(3, SignalKaiserWindowOptions::new().beta(0.0))?;
+    /// use cotangent::{options::SignalKaiserWindowOptions, signal::windows, Tensor};
+    /// let window = windows::kaiser_with(3, SignalKaiserWindowOptions::new().beta(0.0))?;
     /// assert_eq!(window.to_vec::<f32>()?, [1.0, 1.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct SignalKaiserWindowOptions {
-        /// The larger, the narrower is the window.
+        /// The shape parameter: a larger one gives a narrower window.
         beta: f64 = 12.0,
-        /// Whether the window is symmetric; else it could be continued by itself.
+        /// Whether the window is symmetric; otherwise it is periodic.
         sym: bool = true,
-        /// The dtype, `f32` if it is not given.
+        /// The dtype, by default `f32`.
         dtype: Option<DType> = None,
-        /// The device, the CPU if it is not given.
+        /// The device, by default the CPU.
         device: Option<Device> = None,
     }
 }
 
-/// Whether the window is periodic, and what tensor it is.
+/// Whether the window is periodic, and the options of the tensor.
 fn kind(sym: bool, dtype: Option<DType>, device: Option<Device>) -> (bool, TensorOptions) {
     (!sym, TensorOptions { dtype, device })
 }
@@ -129,14 +129,14 @@ impl Tensor {
     /// A Hann window, symmetric unless an option says otherwise.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_hann(3)?.to_vec::<f32>()?, [0.0, 1.0, 0.0]);
+    /// # use cotangent::{signal::windows, Tensor};
+    /// assert_eq!(windows::hann(3)?.to_vec::<f32>()?, [0.0, 1.0, 0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the dtype is not of floats.
-    #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
+    #[op(function = signal_windows, samples = sym_samples, errors = sym_errors, derivative = none)]
     pub fn signal_windows_hann(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
         window("signal_windows_hann", M, kind(options.sym, options.dtype, options.device), |i, last| {
             cosines(&[0.5, 0.5], i, last)
@@ -146,14 +146,14 @@ impl Tensor {
     /// A Hamming window, symmetric unless an option says otherwise.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_hamming(3)?.to_vec::<f32>()?, [0.08, 1.0, 0.08]);
+    /// # use cotangent::{signal::windows, Tensor};
+    /// assert_eq!(windows::hamming(3)?.to_vec::<f32>()?, [0.08, 1.0, 0.08]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the dtype is not of floats.
-    #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
+    #[op(function = signal_windows, samples = sym_samples, errors = sym_errors, derivative = none)]
     pub fn signal_windows_hamming(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
         window("signal_windows_hamming", M, kind(options.sym, options.dtype, options.device), |i, last| {
             cosines(&[0.54, 0.46], i, last)
@@ -163,15 +163,15 @@ impl Tensor {
     /// A Hamming window with the parameter `alpha`.
     ///
     /// ```
-    /// # use cotangent::{GeneralHammingWindowOptions, Tensor};
-    /// let window = Tensor::signal_windows_general_hamming_with(3, GeneralHammingWindowOptions::new().alpha(0.5))?;
+    /// # use cotangent::{options::GeneralHammingWindowOptions, signal::windows, Tensor};
+    /// let window = windows::general_hamming_with(3, GeneralHammingWindowOptions::new().alpha(0.5))?;
     /// assert_eq!(window.to_vec::<f32>()?, [0.0, 1.0, 0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the dtype is not of floats.
-    #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
+    #[op(function = signal_windows, samples = sym_samples, errors = sym_errors, derivative = none)]
     pub fn signal_windows_general_hamming(M: usize, options: impl Into<GeneralHammingWindowOptions>) -> Result<Tensor> {
         let a = [options.alpha, 1.0 - options.alpha];
         window("signal_windows_general_hamming", M, kind(options.sym, options.dtype, options.device), |i, last| {
@@ -182,21 +182,21 @@ impl Tensor {
     /// A weighted sum of cosines.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_general_cosine(3, vec![0.5, 0.5])?.to_vec::<f32>()?, [0.0, 1.0, 0.0]);
+    /// # use cotangent::{signal::windows, Tensor};
+    /// assert_eq!(windows::general_cosine(3, vec![0.5, 0.5])?.to_vec::<f32>()?, [0.0, 1.0, 0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If there are no factors, or the dtype is not of floats.
-    #[op(samples = general_samples, errors = general_errors, derivative = none)]
+    #[op(function = signal_windows, samples = general_samples, errors = general_errors, derivative = none)]
     pub fn signal_windows_general_cosine(
         M: usize,
         a: impl Into<Vec<f64>>,
         options: impl Into<SignalWindowOptions>,
     ) -> Result<Tensor> {
         if a.is_empty() {
-            bail!(Value, "signal_windows_general_cosine", "there are no factors of cosines");
+            bail!(Value, "signal_windows_general_cosine", "a must have at least 1 coefficient, got 0");
         }
         window("signal_windows_general_cosine", M, kind(options.sym, options.dtype, options.device), |i, last| {
             cosines(&a, i, last)
@@ -206,14 +206,14 @@ impl Tensor {
     /// A Bartlett window, symmetric unless an option says otherwise.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_bartlett(3)?.to_vec::<f32>()?, [0.0, 1.0, 0.0]);
+    /// # use cotangent::{signal::windows, Tensor};
+    /// assert_eq!(windows::bartlett(3)?.to_vec::<f32>()?, [0.0, 1.0, 0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the dtype is not of floats.
-    #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
+    #[op(function = signal_windows, samples = sym_samples, errors = sym_errors, derivative = none)]
     pub fn signal_windows_bartlett(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
         window("signal_windows_bartlett", M, kind(options.sym, options.dtype, options.device), |i, last| {
             1.0 - (2.0 * i / last - 1.0).abs()
@@ -223,14 +223,14 @@ impl Tensor {
     /// A Blackman window, symmetric unless an option says otherwise.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_blackman(3)?.select(0, 1)?.item::<f32>()?, 1.0);
+    /// # use cotangent::{signal::windows, Tensor};
+    /// assert_eq!(windows::blackman(3)?.select(0, 1)?.item::<f32>()?, 1.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the dtype is not of floats.
-    #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
+    #[op(function = signal_windows, samples = sym_samples, errors = sym_errors, derivative = none)]
     pub fn signal_windows_blackman(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
         window("signal_windows_blackman", M, kind(options.sym, options.dtype, options.device), |i, last| {
             cosines(&BLACKMAN, i, last)
@@ -240,14 +240,14 @@ impl Tensor {
     /// A Nuttall window: a sum of four cosine terms.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_nuttall(3)?.select(0, 1)?.item::<f32>()?, 1.0);
+    /// # use cotangent::{signal::windows, Tensor};
+    /// assert_eq!(windows::nuttall(3)?.select(0, 1)?.item::<f32>()?, 1.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the dtype is not of floats.
-    #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
+    #[op(function = signal_windows, samples = sym_samples, errors = sym_errors, derivative = none)]
     pub fn signal_windows_nuttall(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
         window("signal_windows_nuttall", M, kind(options.sym, options.dtype, options.device), |i, last| {
             cosines(&NUTTALL, i, last)
@@ -257,14 +257,14 @@ impl Tensor {
     /// A cosine window: half a period of a sine.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_cosine(3)?.select(0, 1)?.item::<f32>()?, 1.0);
+    /// # use cotangent::{signal::windows, Tensor};
+    /// assert_eq!(windows::cosine(3)?.select(0, 1)?.item::<f32>()?, 1.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the dtype is not of floats.
-    #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
+    #[op(function = signal_windows, samples = sym_samples, errors = sym_errors, derivative = none)]
     pub fn signal_windows_cosine(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
         window("signal_windows_cosine", M, kind(options.sym, options.dtype, options.device), |i, last| {
             (PI * (i + 0.5) / (last + 1.0)).sin()
@@ -274,19 +274,24 @@ impl Tensor {
     /// An exponential window, which decays with `tau` on both sides of its center.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_exponential(3)?.select(0, 1)?.item::<f32>()?, 1.0);
+    /// # use cotangent::{signal::windows, Tensor};
+    /// assert_eq!(windows::exponential(3)?.select(0, 1)?.item::<f32>()?, 1.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype is not of floats, `tau` is not positive, or a symmetric window is to have another center.
-    #[op(samples = exponential_samples, errors = exponential_errors, derivative = none)]
+    /// If the dtype is not of floats, `tau` is not positive, or `center` is given for a symmetric window.
+    #[op(function = signal_windows, samples = exponential_samples, errors = exponential_errors, derivative = none)]
     pub fn signal_windows_exponential(M: usize, options: impl Into<ExponentialWindowOptions>) -> Result<Tensor> {
         const OP: &str = "signal_windows_exponential";
         let ExponentialWindowOptions { tau, center, sym, .. } = options;
-        if tau.is_nan() || tau <= 0.0 || (sym && center.is_some()) {
-            bail!(Value, OP, "no window with tau = {tau}, center = {center:?} and sym = {sym}");
+        if tau.is_nan() || tau <= 0.0 {
+            bail!(Value, OP, "tau must be positive, got {tau}");
+        }
+        if let Some(center) = center
+            && sym
+        {
+            bail!(Value, OP, "center must not be given for a symmetric window, got {center}");
         }
         window(OP, M, kind(options.sym, options.dtype, options.device), |i, last| {
             (-(i - center.unwrap_or(last / 2.0)).abs() / tau).exp()
@@ -296,19 +301,19 @@ impl Tensor {
     /// A Gaussian window with the standard deviation `std`.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_gaussian(3)?.select(0, 1)?.item::<f32>()?, 1.0);
+    /// # use cotangent::{signal::windows, Tensor};
+    /// assert_eq!(windows::gaussian(3)?.select(0, 1)?.item::<f32>()?, 1.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the dtype is not of floats, or `std` is not positive.
-    #[op(samples = gaussian_samples, errors = gaussian_errors, derivative = none)]
+    #[op(function = signal_windows, samples = gaussian_samples, errors = gaussian_errors, derivative = none)]
     pub fn signal_windows_gaussian(M: usize, options: impl Into<GaussianWindowOptions>) -> Result<Tensor> {
         const OP: &str = "signal_windows_gaussian";
         let std = options.std;
         if std.is_nan() || std <= 0.0 {
-            bail!(Value, OP, "std = {std} is not positive");
+            bail!(Value, OP, "std must be positive, got {std}");
         }
         window(OP, M, kind(options.sym, options.dtype, options.device), |i, last| {
             (-0.5 * ((i - last / 2.0) / std).powi(2)).exp()
@@ -318,18 +323,18 @@ impl Tensor {
     /// A Kaiser window, symmetric unless an option says otherwise.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_kaiser(3)?.select(0, 1)?.item::<f32>()?, 1.0);
+    /// # use cotangent::{signal::windows, Tensor};
+    /// assert_eq!(windows::kaiser(3)?.select(0, 1)?.item::<f32>()?, 1.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the dtype is not of floats, or `beta` is negative.
-    #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
+    #[op(function = signal_windows, samples = sym_samples, errors = sym_errors, derivative = none)]
     pub fn signal_windows_kaiser(M: usize, options: impl Into<SignalKaiserWindowOptions>) -> Result<Tensor> {
         const OP: &str = "signal_windows_kaiser";
         if options.beta.is_nan() || options.beta < 0.0 {
-            bail!(Value, OP, "beta = {} is negative", options.beta);
+            bail!(Value, OP, "beta must be ≥ 0, got {}", options.beta);
         }
         kaiser(OP, M, kind(options.sym, options.dtype, options.device), options.beta)
     }
@@ -348,7 +353,7 @@ fn general_samples() -> Result<Vec<Sample>> {
 }
 
 fn general_errors() -> Result<Vec<ErrorCase>> {
-    Ok(vec![error!["no factors", "no factors"; sample![5, Vec::<f64>::new()]]])
+    Ok(vec![error!["no factors", "got 0"; sample![5, Vec::<f64>::new()]]])
 }
 
 fn exponential_samples() -> Result<Vec<Sample>> {
@@ -360,7 +365,7 @@ fn exponential_samples() -> Result<Vec<Sample>> {
 
 fn exponential_errors() -> Result<Vec<ErrorCase>> {
     let mut all = window_errors()?;
-    all.push(error!["no rise", "tau = 0"; sample![5; tau = 0.0]]);
+    all.push(error!["no rise", "tau", "got 0"; sample![5; tau = 0.0]]);
     all.push(error!["two centers", "center"; sample![5; center = 1.0]]);
     Ok(all)
 }
@@ -373,6 +378,6 @@ fn gaussian_samples() -> Result<Vec<Sample>> {
 
 fn gaussian_errors() -> Result<Vec<ErrorCase>> {
     let mut all = window_errors()?;
-    all.push(error!["no deviation", "std = 0"; sample![5; std = 0.0]]);
+    all.push(error!["no deviation", "std", "got 0"; sample![5; std = 0.0]]);
     Ok(all)
 }

@@ -1,38 +1,39 @@
-//! Fourier transforms of the frames of a signal.
+//! The short-time Fourier transform.
 
 use crate::error::bail;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::ops::shape::pad::PadMode;
 use crate::options::options;
-use crate::{DType, Device, FftNorm, FftOptions, Result, Tensor};
+use crate::options::{FftNorm, FftOptions};
+use crate::{DType, Device, Result, Tensor};
 
 options! {
     /// The options of [`Tensor::stft_with`].
     ///
     /// ```
-    /// use cotangent::{StftOptions, Tensor};
+    /// use cotangent::{Tensor, options::StftOptions};
     /// let window = Tensor::hann_window(8)?;
     /// let x = Tensor::randn([100])?.stft_with(8, StftOptions::new().hop_length(4).window(&window))?;
     /// assert_eq!(x.shape(), [5, 26]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct StftOptions<'a> {
-        /// How far apart the frames begin; a quarter of `n_fft` if it is not given.
+        /// The distance between frames; by default a quarter of `n_fft`.
         hop_length: Option<usize> = None,
-        /// The length of the window, which lies in the middle of the frame; `n_fft` if it is not given.
+        /// The length of the window, which is centered in the frame; by default `n_fft`.
         win_length: Option<usize> = None,
-        /// What the elements of a frame are multiplied with; ones if it is not given.
+        /// The factors of the elements of a frame; by default ones.
         window: Option<&'a Tensor> = None,
-        /// Whether the signal is padded so that the frames lie around their places.
+        /// Whether the signal is padded so that frame `t` is centered at `t · hop_length`.
         center: bool = true,
-        /// What it is padded with.
+        /// The padding mode.
         pad_mode: PadMode = PadMode::Reflect,
-        /// Whether the transforms are divided by the root of `n_fft`.
+        /// Whether the transforms are divided by `√n_fft`.
         normalized: bool = false,
-        /// Whether only the first half is returned; if it is not given, where all numbers are real.
+        /// Whether only the first half of the frequencies is returned; by default for real input.
         onesided: Option<bool> = None,
-        /// Whether complex numbers are returned, as they are if it is not given, or a last dimension of their parts.
+        /// Whether complex numbers are returned, the default; otherwise real and imaginary parts in a last dimension.
         return_complex: Option<bool> = None,
     }
 }
@@ -41,33 +42,33 @@ options! {
     /// The options of [`Tensor::istft_with`].
     ///
     /// ```
-    /// use cotangent::{IstftOptions, StftOptions, Tensor};
+    /// use cotangent::{Tensor, options::{IstftOptions, StftOptions}};
     /// let (x, window) = (Tensor::randn([40])?, Tensor::hann_window(8)?);
     /// let y = x.stft_with(8, StftOptions::new().window(&window))?;
     /// assert!(y.istft_with(8, IstftOptions::new().window(&window))?.allclose_with(&x, (1e-4, 1e-5))?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct IstftOptions<'a> {
-        /// How far apart the frames begin; a quarter of `n_fft` if it is not given.
+        /// The distance between frames; by default a quarter of `n_fft`.
         hop_length: Option<usize> = None,
-        /// The length of the window, which lies in the middle of the frame; `n_fft` if it is not given.
+        /// The length of the window, which is centered in the frame; by default `n_fft`.
         win_length: Option<usize> = None,
-        /// What the elements of a frame were multiplied with; ones if it is not given.
+        /// The factors of the elements of a frame; by default ones.
         window: Option<&'a Tensor> = None,
-        /// Whether the signal was padded, so that both ends are cut off.
+        /// Whether the signal was padded: the padding is removed.
         center: bool = true,
-        /// Whether the transforms were divided by the root of `n_fft`.
+        /// Whether the transforms were divided by `√n_fft`.
         normalized: bool = false,
-        /// Whether only the first half is there; if it is not given, what the shape says.
+        /// Whether the input holds only the first half of the frequencies; by default this follows from the shape.
         onesided: Option<bool> = None,
-        /// The length that the signal is cut or filled up to.
+        /// The length that the signal is truncated or zero-padded to.
         length: Option<usize> = None,
-        /// Whether the signal is of complex numbers.
+        /// Whether the signal is complex.
         return_complex: bool = false,
     }
 }
 
-/// Where frames lie, and the window for all of their elements.
+/// The length and distance of frames, and the window, padded to `n_fft`.
 struct Frames {
     n_fft: usize,
     hop: usize,
@@ -85,12 +86,16 @@ impl Frames {
     ) -> Result<Frames> {
         let (hop, win) = (hop.unwrap_or(n_fft / 4), win.unwrap_or(n_fft));
         if n_fft == 0 || hop == 0 || win == 0 || win > n_fft {
-            bail!(Value, op, "no frames of n_fft = {n_fft} with hop_length = {hop} and win_length = {win}");
+            bail!(
+                Value,
+                op,
+                "expected 0 < win_length ≤ n_fft and hop_length > 0, got n_fft = {n_fft}, hop_length = {hop} and win_length = {win}"
+            );
         }
         if let Some(window) = window
             && window.shape() != [win]
         {
-            bail!(Shape, op, "a window of shape {:?} should have win_length = {win} elements", window.shape());
+            bail!(Shape, op, "window must have shape [{win}], got {:?}", window.shape());
         }
         if let Some(window) = window {
             check_dtype(op, window)?;
@@ -107,25 +112,25 @@ impl Frames {
         Ok(Frames { n_fft, hop, window: window.map(whole).transpose()? })
     }
 
-    /// Rows of frames added up where they lie in a signal.
+    /// The overlap-add of rows of frames.
     fn overlapped(&self, frames: &Tensor) -> Result<Tensor> {
         let (rows, count) = (frames.shape()[0], frames.shape()[1]);
         let starts = Tensor::arange(0, count)?.mul(self.hop)?.unsqueeze(1)?;
-        let places = starts.add(&Tensor::arange(0, self.n_fft)?)?.flatten(0, -1)?.to_device(frames.device())?;
+        let positions = starts.add(&Tensor::arange(0, self.n_fft)?)?.flatten(0, -1)?.to_device(frames.device())?;
         let signal = Tensor::zeros_with([rows, self.length(count)], (frames.dtype(), frames.device()))?;
-        signal.index_add(1, &places, &frames.flatten(1, 2)?)
+        signal.index_add(1, &positions, &frames.flatten(1, 2)?)
     }
 
-    /// The length of a signal of so many frames.
+    /// The length of a signal of `count` frames.
     fn length(&self, count: usize) -> usize {
         self.hop.saturating_mul(count.saturating_sub(1)).saturating_add(self.n_fft)
     }
 }
 
-/// Refuses what has no transform.
+/// Refuses dtypes that have no transform.
 fn check_dtype(op: &'static str, x: &Tensor) -> Result<()> {
     if !(x.dtype().is_complex() || matches!(x.dtype(), DType::F32 | DType::F64)) {
-        bail!(DType, op, "not defined for {}: cast to f32 or f64 first", x.dtype());
+        bail!(DType, op, "dtype must be f32, f64, c64 or c128, got {}", x.dtype());
     }
     Ok(())
 }
@@ -134,14 +139,14 @@ fn norm(normalized: bool) -> FftNorm {
     if normalized { FftNorm::Ortho } else { FftNorm::Backward }
 }
 
-/// # Transforms of frames
+/// # Short-time Fourier transforms
 #[ops]
 impl Tensor {
     /// The short-time Fourier transform: the transforms of overlapping frames of a signal, or of a batch of signals, as
     /// a matrix of frequencies and frames.
     ///
     /// ```
-    /// # use cotangent::{StftOptions, Tensor};
+    /// # use cotangent::{Tensor, options::StftOptions};
     /// let x = Tensor::ones([8])?.stft_with(4, StftOptions::new().center(false))?;
     /// assert_eq!(x.shape(), [3, 5]);
     /// assert_eq!(x.real()?.select(1, 0)?.to_vec::<f32>()?, [4.0, 0.0, 0.0]);
@@ -149,14 +154,14 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, there are not one or two dimensions, the signal is shorter than a frame, a length does
-    /// not fit, or half of the transform of complex numbers is asked for.
+    /// If the dtype is not supported, there are not one or two dimensions, the signal is shorter than a frame, a length does
+    /// not fit, or `onesided` is true for complex input.
     #[op(autocast_cpu = f32, samples = stft_samples, errors = stft_errors, full_precision, tolerance = 4.0)]
     pub fn stft<'a>(&self, n_fft: usize, options: impl Into<StftOptions<'a>>) -> Result<Tensor> {
         const OP: &str = "stft";
         check_dtype(OP, self)?;
         if !matches!(self.rank(), 1 | 2) {
-            bail!(Shape, OP, "a signal or rows of signals are needed, not shape {:?}", self.shape());
+            bail!(Shape, OP, "input must have 1 or 2 dimensions, got shape {:?}", self.shape());
         }
         let real = self.dtype().to_real();
         let StftOptions { hop_length, win_length, window, .. } = options;
@@ -167,7 +172,7 @@ impl Tensor {
             x = x.pad_with(&[half, half], options.pad_mode)?;
         }
         if x.shape()[1] < n_fft {
-            bail!(Value, OP, "a signal of {} elements has no frame of n_fft = {n_fft}", x.shape()[1]);
+            bail!(Value, OP, "the signal must have at least n_fft = {n_fft} elements, got {}", x.shape()[1]);
         }
         x = x.unfold(1, n_fft, frames.hop)?;
         if let Some(window) = &frames.window {
@@ -176,7 +181,7 @@ impl Tensor {
         let complex = x.dtype().is_complex();
         let half = options.onesided.unwrap_or(!complex);
         if half && complex {
-            bail!(DType, OP, "the halves of transforms of {} are not conjugates: onesided must be false", x.dtype());
+            bail!(DType, OP, "onesided must be false for an input of {}, got true", x.dtype());
         }
         let by = FftOptions::new().norm(norm(options.normalized));
         let out = if half { x.rfft_with(by)? } else { x.fft_with(by)? }.transpose(1, 2)?;
@@ -188,7 +193,7 @@ impl Tensor {
     /// sense.
     ///
     /// ```
-    /// # use cotangent::{IstftOptions, Tensor};
+    /// # use cotangent::{Tensor, options::IstftOptions};
     /// let x = Tensor::randn([40])?;
     /// let y = x.stft(8)?.istft_with(8, IstftOptions::new().length(40))?;
     /// assert!(y.allclose_with(&x, (1e-4, 1e-5))?);
@@ -196,16 +201,21 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the elements are not complex, the shape is not that of transforms of frames, a length does not fit, or the windows
-    /// do not overlap so that all of the signal can be found.
+    /// If the elements are not complex, the shape is not that of an `stft`, a length does not fit, or the windows leave gaps
+    /// between them.
     #[op(samples = istft_samples, errors = istft_errors, full_precision, tolerance = 4.0)]
     pub fn istft<'a>(&self, n_fft: usize, options: impl Into<IstftOptions<'a>>) -> Result<Tensor> {
         const OP: &str = "istft";
         if !self.dtype().is_complex() {
-            bail!(DType, OP, "{} is not complex: view_as_complex makes it so", self.dtype());
+            bail!(DType, OP, "input must be complex, got {}: call view_as_complex() first", self.dtype());
         }
         if !matches!(self.rank(), 2 | 3) || self.numel() == 0 {
-            bail!(Shape, OP, "shape {:?} is not one of frequencies and frames", self.shape());
+            bail!(
+                Shape,
+                OP,
+                "input must be [frequencies, frames] or a batch of these, and not empty, got shape {:?}",
+                self.shape()
+            );
         }
         let real = self.dtype().to_real();
         let IstftOptions { hop_length, win_length, window, return_complex, .. } = options;
@@ -215,11 +225,10 @@ impl Tensor {
         let half = options.onesided.unwrap_or(found != n_fft);
         let expected = if half { n_fft / 2 + 1 } else { n_fft };
         if found != expected || (half && return_complex) {
-            bail!(
-                Shape,
-                OP,
-                "{found} frequencies with n_fft = {n_fft}, onesided = {half} and return_complex = {return_complex}"
-            );
+            if half && return_complex {
+                bail!(Shape, OP, "return_complex must be false for a one-sided input, got true");
+            }
+            bail!(Shape, OP, "expected {expected} frequencies for n_fft = {n_fft} and onesided = {half}, got {found}");
         }
         let x = x.transpose(1, 2)?;
         let by = FftOptions::new().norm(norm(options.normalized)).n(n_fft);
@@ -239,13 +248,13 @@ impl Tensor {
         };
         let taken = end.min(whole).saturating_sub(start);
         if taken == 0 {
-            bail!(Value, OP, "nothing is left of a signal of {whole} elements from {start} to {end}");
+            bail!(Value, OP, "the result must not be empty, got elements {start} to {end} of {whole}");
         }
         let (signal, weight) = (signal.narrow(1, start, taken)?, weight.narrow(1, start, taken)?);
         let sums = weight.detach().all_examples()?.abs()?;
         let least = if sums.numel() == 0 { 1.0 } else { sums.min(..)?.to_dtype(DType::F64)?.item::<f64>()? };
         if least < 1e-11 {
-            bail!(Value, OP, "the windows leave gaps: the least sum of their squares is {least}");
+            bail!(Value, OP, "windows must overlap without gaps, got a smallest sum of their squares of {least}");
         }
         let mut out = signal.div(&weight)?;
         if end > whole {
@@ -300,8 +309,8 @@ fn istft_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         error!["real numbers", "f64"; sample![normal([3, 5], 1)?, 4]],
         error!["a vector", "[3]"; sample![x(&[3])?, 4]],
-        error!["other frequencies", "3 frequencies", "n_fft = 8"; sample![x(&[3, 5])?, 8]],
-        error!["half of complex numbers", "return_complex = true"; sample![x(&[3, 5])?, 4; return_complex = true]],
+        error!["other frequencies", "5 frequencies", "n_fft = 8", "got 3"; sample![x(&[3, 5])?, 8]],
+        error!["half of complex numbers", "return_complex"; sample![x(&[3, 5])?, 4; return_complex = true]],
         error!["gaps", "gaps", "0"; sample![x(&[3, 5])?, 4; window = Tensor::zeros_with([4], DType::F64)?]],
     ])
 }

@@ -1,26 +1,27 @@
 //! Fourier transforms.
 //!
-//! Three of them are kernels, without a factor: of complex numbers, along any dimension, and along the last one from real to
-//! complex ones and back. All others are made of these, and so are their derivatives.
+//! Three of them are kernels, without a factor: complex to complex along any dimension, and real to complex and complex to
+//! real along the last one. All others, and the derivatives, consist of these.
 
 use crate::autograd::BackwardContext;
 use crate::backend::kernel;
 use crate::error::bail;
+use crate::layout::{Dim, Dims};
 use crate::layout::{resolve_dim, resolve_dims};
 use crate::ops::arg::choices;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::{DType, Device, Dim, Dims, Result, Tensor, TensorOptions};
+use crate::{DType, Device, Result, Tensor, TensorOptions};
 use smallvec::smallvec;
 
 choices! {
-    /// Where the factor of a Fourier transform goes.
+    /// Where the factor 1/n of a Fourier transform goes.
     ///
     /// ```
-    /// use cotangent::{FftNorm, FftOptions, tensor};
+    /// use cotangent::{fft, options::{FftNorm, FftOptions}, tensor};
     /// let x = tensor!([1.0, 3.0])?;
-    /// let mean = x.rfft_with(FftOptions::new().norm(FftNorm::Forward))?.real()?.select(0, 0)?;
+    /// let mean = fft::rfft_with(&x, FftOptions::new().norm(FftNorm::Forward))?.real()?.select(0, 0)?;
     /// assert_eq!(mean.item::<f32>()?, 2.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
@@ -28,7 +29,7 @@ choices! {
         /// 1/n to the inverse transform.
         #[default]
         Backward = "backward",
-        /// 1/√n to both, which keeps lengths.
+        /// 1/√n to both, which makes them unitary.
         Ortho = "ortho",
         /// 1/n to the transform.
         Forward = "forward",
@@ -46,21 +47,21 @@ impl FftNorm {
 }
 
 options! {
-    /// The options of Fourier transforms along one dimension. A number stands for the length.
+    /// The options of Fourier transforms along one dimension. A number converts to the length.
     ///
     /// ```
-    /// use cotangent::{FftNorm, FftOptions, Tensor};
+    /// use cotangent::{fft, options::{FftNorm, FftOptions}, Tensor};
     /// let x = Tensor::randn([3, 5])?;
-    /// let y = x.fft_with(FftOptions::new().n(8).dim(0).norm(FftNorm::Ortho))?;
+    /// let y = fft::fft_with(&x, FftOptions::new().n(8).dim(0).norm(FftNorm::Ortho))?;
     /// assert_eq!(y.shape(), [8, 5]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct FftOptions {
-        /// The length that the dimension is cut or filled up to.
+        /// The length that the dimension is truncated or zero-padded to.
         n: Option<usize> = None,
         /// The dimension.
         dim: Dim = Dim(-1),
-        /// Where the factor goes.
+        /// Where the factor 1/n goes.
         norm: FftNorm = FftNorm::Backward,
     }
 }
@@ -71,12 +72,17 @@ impl From<usize> for FftOptions {
     }
 }
 
-/// A dimension cut, or filled up with zeros, to so many elements.
+/// Truncates or zero-pads a dimension to `take` elements.
 #[track_caller]
 fn resized(op: &'static str, x: &Tensor, dim: usize, take: usize) -> Result<Tensor> {
     let size = x.shape()[dim];
     if take == 0 {
-        bail!(Value, op, "dimension {dim} of shape {:?} has no elements to transform", x.shape());
+        bail!(
+            Value,
+            op,
+            "the length of the transform must be positive, got 0 for dimension {dim} of shape {:?}",
+            x.shape()
+        );
     }
     if take <= size {
         return if take < size { x.narrow(dim, 0, take) } else { Ok(x.clone()) };
@@ -86,7 +92,7 @@ fn resized(op: &'static str, x: &Tensor, dim: usize, take: usize) -> Result<Tens
     Tensor::cat(&[x, &Tensor::zeros_with(&rest, (x.dtype(), x.device()))?], dim)
 }
 
-/// Rows that are ready for a transform, and where their dimension was.
+/// Rows that are ready for a transform, and the dimension that they come from.
 struct Rows {
     x: Tensor,
     dim: usize,
@@ -94,10 +100,10 @@ struct Rows {
 }
 
 impl Rows {
-    /// The dimension last, with so many elements; `n` is the length of the transform.
+    /// Moves the dimension to the end, with `take` elements; `n` is the length of the transform.
     #[track_caller]
     fn new(op: &'static str, x: &Tensor, dim: usize, take: usize, n: usize) -> Result<Rows> {
-        // There is no transform of no elements, either way.
+        // A length of 0 is refused in either direction.
         let x = resized(op, x, dim, if n == 0 { 0 } else { take })?.transpose(dim, -1)?;
         Ok(Rows { x, dim, n })
     }
@@ -112,7 +118,7 @@ impl Rows {
         c2r(&self.x, self.n)
     }
 
-    /// The result of a transform, scaled, with the dimension where it was.
+    /// Scales the result of a transform, and moves the dimension back.
     #[track_caller]
     fn finish(&self, y: &Tensor, factor: f64) -> Result<Tensor> {
         let y = y.transpose(self.dim, -1)?;
@@ -120,7 +126,7 @@ impl Rows {
     }
 }
 
-/// The transform of complex numbers along `dims` dimensions, after which come so many others; without a factor.
+/// The unscaled transform of complex numbers along `dims` dimensions, which are followed by `after` others.
 #[track_caller]
 pub(in crate::ops) fn c2c(x: &Tensor, dims: usize, after: usize, forward: bool) -> Result<Tensor> {
     if let Some(done) = x.with_examples(|x| c2c(x, dims, after, forward)) {
@@ -138,13 +144,13 @@ pub(in crate::ops) fn c2c(x: &Tensor, dims: usize, after: usize, forward: bool) 
         let x = pairs.as_view()?;
         kernel!("fft" on [x, out]: linalg::fft::c2c(x, lengths, inner, forward, out))
     })?;
-    // The conjugate of the matrix is that of the other direction, and it is symmetric.
+    // The matrix of the transform is symmetric, and its conjugate is the matrix of the other direction.
     out.view_as_complex()?.record("fft", &[x], |_| {
         move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(c2c(g, dims, after, !forward)?)])
     })
 }
 
-/// The first half of the transform of the last dimension of real numbers; without a factor.
+/// The first half of the unscaled transform of real numbers along the last dimension.
 #[track_caller]
 fn r2c(x: &Tensor) -> Result<Tensor> {
     if let Some(done) = x.with_examples(r2c) {
@@ -152,7 +158,7 @@ fn r2c(x: &Tensor) -> Result<Tensor> {
     }
     let (mut whole, n) = (x.detach().contiguous()?, x.shape()[x.rank() - 1]);
     if whole.device() != Device::Cpu && !whole.offset().is_multiple_of(2) {
-        // cuFFT reads pairs, from an address that is a multiple of their size.
+        // cuFFT reads pairs, whose address must be a multiple of their size.
         whole = whole.deep_clone()?;
     }
     let mut shape = whole.layout().shape().with(x.rank() - 1, n / 2 + 1);
@@ -163,14 +169,14 @@ fn r2c(x: &Tensor) -> Result<Tensor> {
     })?;
     out.view_as_complex()?.record("rfft", &[x], |_| {
         move |_: &BackwardContext, g: &Tensor| {
-            // The transform back of what is 0 in the other half.
+            // The inverse transform, with zeros in the other half.
             let whole = resized("rfft", g, g.rank() - 1, n)?;
             Ok(smallvec![Some(c2c(&whole, 1, 0, false)?.real()?)])
         }
     })
 }
 
-/// `n` real numbers from the first half of what would be their transform, along the last dimension; without a factor.
+/// The unscaled inverse transform to `n` real numbers, from the first half of the frequencies, along the last dimension.
 #[track_caller]
 fn c2r(x: &Tensor, n: usize) -> Result<Tensor> {
     if let Some(done) = x.with_examples(|x| c2r(x, n)) {
@@ -186,10 +192,10 @@ fn c2r(x: &Tensor, n: usize) -> Result<Tensor> {
         let from = x.layout().shape().clone();
         move |_: &BackwardContext, g: &Tensor| {
             if g.numel() == 0 {
-                // The length alone says nothing about memory.
+                // Without elements `n` may be of any size: nothing of that length is allocated.
                 return Ok(smallvec![Some(Tensor::zeros_with(&from, (g.dtype().to_complex(), g.device()))?)]);
             }
-            // Every number counts twice, as itself and as its conjugate, but for those that are real.
+            // Every number counts twice, for itself and its conjugate, except those that are real.
             let half = n / 2 + 1;
             let mut weights = Tensor::full_with([half], 2.0, (g.dtype(), g.device()))?;
             weights.set(0, 1.0)?;
@@ -201,11 +207,13 @@ fn c2r(x: &Tensor, n: usize) -> Result<Tensor> {
     })
 }
 
-/// Complex numbers, from whatever has a transform.
+/// Casts to complex numbers.
 #[track_caller]
 pub(in crate::ops) fn complex_numbers(op: &'static str, x: &Tensor) -> Result<Tensor> {
     match x.dtype() {
-        DType::F16 | DType::BF16 => bail!(DType, op, "not defined for {}: cast to f32 first", x.dtype()),
+        DType::F16 | DType::BF16 => {
+            bail!(DType, op, "half precision is not supported, got {}: cast to f32 first", x.dtype())
+        }
         dtype => x.to_dtype(dtype.to_complex()),
     }
 }
@@ -224,15 +232,17 @@ pub(in crate::ops) fn one_dim(op: &'static str, x: &Tensor, options: &FftOptions
 fn real_rows(op: &'static str, x: &Tensor, options: &FftOptions) -> Result<Rows> {
     let dim = resolve_dim(op, options.dim.0, x.rank())?;
     let x = match x.dtype() {
-        DType::F16 | DType::BF16 => bail!(DType, op, "not defined for {}: cast to f32 first", x.dtype()),
-        dtype if dtype.is_complex() => bail!(DType, op, "not defined for {dtype}: its numbers must be real"),
+        DType::F16 | DType::BF16 => {
+            bail!(DType, op, "half precision is not supported, got {}: cast to f32 first", x.dtype())
+        }
+        dtype if dtype.is_complex() => bail!(DType, op, "input must be real, got {dtype}"),
         dtype => x.to_dtype(dtype.to_float())?,
     };
     let n = options.n.unwrap_or(x.shape()[dim]);
     Rows::new(op, &x, dim, n, n)
 }
 
-/// The first half of what repeats as conjugates, along the dimension of the options.
+/// The first half of Hermitian-symmetric input, along the dimension of the options.
 #[track_caller]
 fn half_rows(op: &'static str, x: &Tensor, options: &FftOptions) -> Result<Rows> {
     let dim = resolve_dim(op, options.dim.0, x.rank())?;
@@ -240,7 +250,7 @@ fn half_rows(op: &'static str, x: &Tensor, options: &FftOptions) -> Result<Rows>
     Rows::new(op, &complex_numbers(op, x)?, dim, n / 2 + 1, n)
 }
 
-/// Each of the dimensions cut at a place, and its parts exchanged.
+/// Splits each of the dimensions at `cut(size)`, and exchanges the parts.
 #[track_caller]
 fn shifted(op: &'static str, x: &Tensor, dims: &Dims, cut: fn(usize) -> usize) -> Result<Tensor> {
     let mut x = x.clone();
@@ -252,17 +262,17 @@ fn shifted(op: &'static str, x: &Tensor, dims: &Dims, cut: fn(usize) -> usize) -
     Ok(x)
 }
 
-/// The first `count` of the frequencies of `n` numbers.
+/// The first `count` frequencies of `n` samples.
 fn frequencies(op: &'static str, n: usize, d: f64, count: usize, options: TensorOptions) -> Result<Tensor> {
     if n == 0 {
-        bail!(Value, op, "0 numbers have no frequencies");
+        bail!(Value, op, "n must be positive, got 0");
     }
     let (dtype, device) = options.or(DType::F32);
     if !dtype.is_float() {
-        bail!(DType, op, "frequencies are floats, not {dtype}");
+        bail!(DType, op, "dtype must be floating point, got {dtype}");
     }
-    let positive = Tensor::arange_with(0, count, crate::ArangeOptions::new().dtype(dtype).device(device))?;
-    // Of a whole transform, those from the middle on are negative. Of two numbers the half is as long as the whole.
+    let positive = Tensor::arange_with(0, count, crate::options::ArangeOptions::new().dtype(dtype).device(device))?;
+    // The second half of a whole transform is negative. The name tells it from a half, which is as long for two samples.
     let whole = op == "fftfreq";
     let numbers = if whole { positive.ge(n.div_ceil(2))?.where_(positive.sub(n)?, &positive)? } else { positive };
     numbers.div(n as f64 * d)
@@ -275,32 +285,32 @@ impl Tensor {
     /// zero-padded to that length first. `norm` says where the factor 1/n goes.
     ///
     /// ```
-    /// # use cotangent::{Complex, Tensor, tensor};
+    /// # use cotangent::{fft, tensor, Complex, Tensor};
     /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
-    /// assert_eq!(x.fft()?.to_vec::<Complex<f32>>()?[0], Complex::new(10.0, 0.0));
+    /// assert_eq!(fft::fft(&x)?.to_vec::<Complex<f32>>()?[0], Complex::new(10.0, 0.0));
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, there is no such dimension, or its length is 0.
-    #[op(samples = || one_samples(true), errors = one_errors, full_precision, aliases = ["fft_fft"])]
+    /// If the dtype is not supported, there is no such dimension, or its length is 0.
+    #[op(function = fft, samples = || one_samples(true), errors = one_errors, full_precision, aliases = ["fft_fft"])]
     #[doc(alias = "fft_fft")]
     pub fn fft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         one_dim("fft", self, &options, true)
     }
 
-    /// The inverse of [`fft`](Self::fft).
+    /// The inverse of [`fft`](crate::fft::fft).
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
+    /// # use cotangent::{fft, tensor, Tensor};
     /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
-    /// assert!(x.fft()?.ifft()?.real()?.allclose(&x)?);
+    /// assert!(fft::ifft(&fft::fft(&x)?)?.real()?.allclose(&x)?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, there is no such dimension, or its length is 0.
-    #[op(samples = || one_samples(true), errors = one_errors, full_precision, aliases = ["fft_ifft"])]
+    /// If the dtype is not supported, there is no such dimension, or its length is 0.
+    #[op(function = fft, samples = || one_samples(true), errors = one_errors, full_precision, aliases = ["fft_ifft"])]
     #[doc(alias = "fft_ifft")]
     pub fn ifft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         one_dim("ifft", self, &options, false)
@@ -310,33 +320,33 @@ impl Tensor {
     /// others are their conjugates.
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
+    /// # use cotangent::{fft, tensor, Tensor};
     /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
-    /// assert_eq!(x.rfft()?.shape(), [3]);
+    /// assert_eq!(fft::rfft(&x)?.shape(), [3]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, there is no such dimension, or its length is 0.
-    #[op(autocast_cpu = f32, samples = || one_samples(false), errors = real_errors, full_precision, aliases = ["fft_rfft"])]
+    /// If the dtype is not supported, there is no such dimension, or its length is 0.
+    #[op(function = fft, autocast_cpu = f32, samples = || one_samples(false), errors = real_errors, full_precision, aliases = ["fft_rfft"])]
     #[doc(alias = "fft_rfft")]
     pub fn rfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         let x = real_rows("rfft", self, &options)?;
         x.finish(&x.r2c()?, options.norm.factor(x.n, true))
     }
 
-    /// The inverse of [`rfft`](Self::rfft). The result has `n` real numbers, by default an even count.
+    /// The inverse of [`rfft`](crate::fft::rfft). The result has `n` real numbers, by default an even count.
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
+    /// # use cotangent::{fft, tensor, Tensor};
     /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
-    /// assert!(x.rfft()?.irfft()?.allclose(&x)?);
+    /// assert!(fft::irfft(&fft::rfft(&x)?)?.allclose(&x)?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, there is no such dimension, or its length is 0.
-    #[op(samples = || one_samples(true), errors = one_errors, full_precision, aliases = ["fft_irfft"])]
+    /// If the dtype is not supported, there is no such dimension, or its length is 0.
+    #[op(function = fft, samples = || one_samples(true), errors = one_errors, full_precision, aliases = ["fft_irfft"])]
     #[doc(alias = "fft_irfft")]
     pub fn irfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         let x = half_rows("irfft", self, &options)?;
@@ -347,33 +357,33 @@ impl Tensor {
     /// `n` real numbers.
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
+    /// # use cotangent::{fft, tensor, Tensor};
     /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
-    /// assert_eq!(x.hfft()?.shape(), [6]);
+    /// assert_eq!(fft::hfft(&x)?.shape(), [6]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, there is no such dimension, or its length is 0.
-    #[op(samples = || one_samples(true), errors = one_errors, full_precision, aliases = ["fft_hfft"])]
+    /// If the dtype is not supported, there is no such dimension, or its length is 0.
+    #[op(function = fft, samples = || one_samples(true), errors = one_errors, full_precision, aliases = ["fft_hfft"])]
     #[doc(alias = "fft_hfft")]
     pub fn hfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         let x = half_rows("hfft", &self.conj()?, &options)?;
         x.finish(&x.c2r()?, options.norm.factor(x.n, true))
     }
 
-    /// The inverse of [`hfft`](Self::hfft): the first half of the inverse transform of real input.
+    /// The inverse of [`hfft`](crate::fft::hfft): the first half of the inverse transform of real input.
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
+    /// # use cotangent::{fft, tensor, Tensor};
     /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
-    /// assert!(x.ihfft()?.hfft()?.allclose(&x)?);
+    /// assert!(fft::hfft(&fft::ihfft(&x)?)?.allclose(&x)?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the dtype has no transform, there is no such dimension, or its length is 0.
-    #[op(autocast_cpu = f32, samples = || one_samples(false), errors = real_errors, full_precision, aliases = ["fft_ihfft"])]
+    /// If the dtype is not supported, there is no such dimension, or its length is 0.
+    #[op(function = fft, autocast_cpu = f32, samples = || one_samples(false), errors = real_errors, full_precision, aliases = ["fft_ihfft"])]
     #[doc(alias = "fft_ihfft")]
     pub fn ihfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         let x = real_rows("ihfft", self, &options)?;
@@ -383,62 +393,62 @@ impl Tensor {
     /// Moves frequency 0 to the center of the given dimensions, by default all.
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([0, 1, -2, -1])?.fftshift(..)?.to_vec::<i64>()?, [-2, -1, 0, 1]);
+    /// # use cotangent::{fft, tensor, Tensor};
+    /// assert_eq!(fft::fftshift(&tensor!([0, 1, -2, -1])?, ..)?.to_vec::<i64>()?, [-2, -1, 0, 1]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If there is no such dimension, or one is named twice.
-    #[op(samples = shift_samples, errors = shift_errors, aliases = ["fft_fftshift"])]
+    #[op(function = fft, samples = shift_samples, errors = shift_errors, aliases = ["fft_fftshift"])]
     #[doc(alias = "fft_fftshift")]
     pub fn fftshift(&self, #[default(..)] dim: impl Into<Dims>) -> Result<Tensor> {
         shifted("fftshift", self, &dim, |size| size - size / 2)
     }
 
-    /// The inverse of [`fftshift`](Self::fftshift).
+    /// The inverse of [`fftshift`](crate::fft::fftshift).
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([-1, 0, 1])?.ifftshift(..)?.to_vec::<i64>()?, [0, 1, -1]);
+    /// # use cotangent::{fft, tensor, Tensor};
+    /// assert_eq!(fft::ifftshift(&tensor!([-1, 0, 1])?, ..)?.to_vec::<i64>()?, [0, 1, -1]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If there is no such dimension, or one is named twice.
-    #[op(samples = shift_samples, errors = shift_errors, aliases = ["fft_ifftshift"])]
+    #[op(function = fft, samples = shift_samples, errors = shift_errors, aliases = ["fft_ifftshift"])]
     #[doc(alias = "fft_ifftshift")]
     pub fn ifftshift(&self, #[default(..)] dim: impl Into<Dims>) -> Result<Tensor> {
         shifted("ifftshift", self, &dim, |size| size / 2)
     }
 
-    /// The frequencies of [`fft`](Self::fft) for `n` samples with spacing `d`.
+    /// The frequencies of [`fft`](crate::fft::fft) for `n` samples with spacing `d`.
     ///
     /// ```
-    /// # use cotangent::{Tensor};
-    /// assert_eq!(Tensor::fftfreq(4, 1.0)?.to_vec::<f32>()?, [0.0, 0.25, -0.5, -0.25]);
+    /// # use cotangent::{fft, Tensor};
+    /// assert_eq!(fft::fftfreq(4, 1.0)?.to_vec::<f32>()?, [0.0, 0.25, -0.5, -0.25]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If `n` is 0, or the dtype is not of floats.
-    #[op(samples = frequency_samples, errors = frequency_errors, derivative = none, aliases = ["fft_fftfreq"])]
+    #[op(function = fft, samples = frequency_samples, errors = frequency_errors, derivative = none, aliases = ["fft_fftfreq"])]
     #[doc(alias = "fft_fftfreq")]
     pub fn fftfreq(n: usize, #[default(1.0)] d: f64, options: impl Into<TensorOptions>) -> Result<Tensor> {
         frequencies("fftfreq", n, d, n, options)
     }
 
-    /// The frequencies of [`rfft`](Self::rfft) for `n` samples with spacing `d`.
+    /// The frequencies of [`rfft`](crate::fft::rfft) for `n` samples with spacing `d`.
     ///
     /// ```
-    /// # use cotangent::{Tensor};
-    /// assert_eq!(Tensor::rfftfreq(4, 1.0)?.to_vec::<f32>()?, [0.0, 0.25, 0.5]);
+    /// # use cotangent::{fft, Tensor};
+    /// assert_eq!(fft::rfftfreq(4, 1.0)?.to_vec::<f32>()?, [0.0, 0.25, 0.5]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If `n` is 0, or the dtype is not of floats.
-    #[op(samples = frequency_samples, errors = frequency_errors, derivative = none, aliases = ["fft_rfftfreq"])]
+    #[op(function = fft, samples = frequency_samples, errors = frequency_errors, derivative = none, aliases = ["fft_rfftfreq"])]
     #[doc(alias = "fft_rfftfreq")]
     pub fn rfftfreq(n: usize, #[default(1.0)] d: f64, options: impl Into<TensorOptions>) -> Result<Tensor> {
         frequencies("rfftfreq", n, d, n / 2 + 1, options)

@@ -1,4 +1,4 @@
-//! Windows for the frames of a signal: numbers that rise to 1 and fall again.
+//! Window functions.
 
 use crate::error::bail;
 use crate::ops::create::constants::numbers;
@@ -10,7 +10,7 @@ use std::f64::consts::PI;
 
 options! {
     /// The options of [`Tensor::hann_window_with`], [`Tensor::bartlett_window_with`] and [`Tensor::blackman_window_with`].
-    /// A bool stands for `periodic`.
+    /// A bool converts to `periodic`.
     ///
     /// ```
     /// use cotangent::Tensor;
@@ -18,11 +18,11 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct WindowOptions {
-        /// Whether the window could be continued by itself; else it is symmetric.
+        /// Whether the window is periodic; otherwise it is symmetric.
         periodic: bool = true,
-        /// The dtype, `f32` if it is not given.
+        /// The dtype, by default `f32`.
         dtype: Option<DType> = None,
-        /// The device, the CPU if it is not given.
+        /// The device, by default the CPU.
         device: Option<Device> = None,
     }
 }
@@ -37,21 +37,21 @@ options! {
     /// The options of [`Tensor::hamming_window_with`].
     ///
     /// ```
-    /// use cotangent::{HammingWindowOptions, Tensor};
+    /// use cotangent::{Tensor, options::HammingWindowOptions};
     /// let window = Tensor::hamming_window_with(3, HammingWindowOptions::new().periodic(false).alpha(0.5).beta(0.5))?;
     /// assert_eq!(window.to_vec::<f32>()?, [0.0, 1.0, 0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct HammingWindowOptions {
-        /// Whether the window could be continued by itself; else it is symmetric.
+        /// Whether the window is periodic; otherwise it is symmetric.
         periodic: bool = true,
-        /// The middle.
+        /// The coefficient `alpha` of `alpha - beta · cos`.
         alpha: f64 = 0.54,
-        /// The factor of the cosine.
+        /// The coefficient of the cosine.
         beta: f64 = 0.46,
-        /// The dtype, `f32` if it is not given.
+        /// The dtype, by default `f32`.
         dtype: Option<DType> = None,
-        /// The device, the CPU if it is not given.
+        /// The device, by default the CPU.
         device: Option<Device> = None,
     }
 }
@@ -60,24 +60,24 @@ options! {
     /// The options of [`Tensor::kaiser_window_with`].
     ///
     /// ```
-    /// use cotangent::{KaiserWindowOptions, Tensor};
+    /// use cotangent::{Tensor, options::KaiserWindowOptions};
     /// let window = Tensor::kaiser_window_with(3, KaiserWindowOptions::new().periodic(false).beta(0.0))?;
     /// assert_eq!(window.to_vec::<f32>()?, [1.0, 1.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct KaiserWindowOptions {
-        /// Whether the window could be continued by itself; else it is symmetric.
+        /// Whether the window is periodic; otherwise it is symmetric.
         periodic: bool = true,
-        /// The larger, the narrower.
+        /// The shape parameter: a larger one gives a narrower window.
         beta: f64 = 12.0,
-        /// The dtype, `f32` if it is not given.
+        /// The dtype, by default `f32`.
         dtype: Option<DType> = None,
-        /// The device, the CPU if it is not given.
+        /// The device, by default the CPU.
         device: Option<Device> = None,
     }
 }
 
-/// `n` numbers by their distance from the first and that of the last from the first.
+/// A window of `n` numbers `at(i, last)`, where `last` is the distance between the ends of the window.
 pub(in crate::ops) fn window(
     op: &'static str,
     n: usize,
@@ -86,9 +86,9 @@ pub(in crate::ops) fn window(
 ) -> Result<Tensor> {
     let (dtype, device) = options.or(DType::F32);
     if !dtype.is_float() {
-        bail!(DType, op, "a window is of floats, not of {dtype}");
+        bail!(DType, op, "dtype must be floating point, got {dtype}");
     }
-    // The number that would come next is the first one again.
+    // The next number after a periodic window equals the first one.
     let last = if periodic { n as f64 } else { n as f64 - 1.0 };
     numbers(op, n, (dtype, device), |i| if n == 1 { 1.0 } else { at(i as f64, last) })
 }
@@ -112,7 +112,7 @@ pub(in crate::ops) fn kaiser(op: &'static str, n: usize, kind: (bool, TensorOpti
 
 pub(in crate::ops) const BLACKMAN: [f64; 3] = [0.42, 0.5, 0.08];
 
-/// # Windows
+/// # Window functions
 #[ops]
 impl Tensor {
     /// A Hann window: one period of a raised cosine.

@@ -1,31 +1,33 @@
-//! Whole parts along a dimension, put where a vector of indices says.
+//! Slices along a dimension, written at the indices in a vector.
 
 use crate::backend::spec::IndexFold;
 use crate::error::bail;
+use crate::layout::Dim;
 use crate::ops::index::gather::{add_at, along_dim};
 use crate::ops::index::scatter::{ScatterReduce, ScatterReduceOptions, fold_at, reduced};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::{DType, Dim, Operand, Result, Scalar, Tensor};
+use crate::tensor::Operand;
+use crate::{DType, Result, Scalar, Tensor};
 
 options! {
     /// The options of [`Tensor::index_add_with`].
     ///
     /// ```
-    /// use cotangent::{IndexAddOptions, Tensor, tensor};
+    /// use cotangent::{Tensor, tensor, options::IndexAddOptions};
     /// let (x, index) = (Tensor::zeros([2])?, tensor!([1])?);
     /// let y = x.index_add_with(0, &index, &Tensor::ones([1])?, IndexAddOptions::new().alpha(3.0))?;
     /// assert_eq!(y.to_vec::<f32>()?, [0.0, 3.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct IndexAddOptions {
-        /// What the source is multiplied by.
+        /// The factor for the source.
         alpha: Scalar = Scalar::I64(1),
     }
 }
 
-/// A dimension and indices along it, and a source with as many parts; a single number as a vector.
+/// Checks the arguments: the tensor as at least a vector, the dimension, the index and a source of matching shape.
 fn along(
     op: &'static str,
     x: &Tensor,
@@ -37,17 +39,17 @@ fn along(
         if x.rank() == 0 { (x.reshape([1])?, source.atleast_1d()?) } else { (x.clone(), source.clone()) };
     let (dim, index) = along_dim(op, &from, dim.0, index)?;
     let expected = from.layout().shape().with(dim, index.numel());
-    // A single index may come with a part that does not have the dimension.
+    // With a single index, the source may lack the dimension.
     let fits = *source.layout().shape() == expected;
     let without = index.numel() == 1 && source.rank() + 1 == from.rank();
     let source = if !fits && without { source.unsqueeze(dim)? } else { source };
     if *source.layout().shape() != expected {
-        bail!(Shape, op, "a source of shape {:?} should have {expected:?}", source.shape());
+        bail!(Shape, op, "source must have shape {expected:?}, got {:?}", source.shape());
     }
     Ok((from, dim, index, source))
 }
 
-/// # Parts by index
+/// # Take and put
 #[ops]
 impl Tensor {
     /// A copy of this tensor with the slices of `source` along a dimension added at the indices in the vector `index`.
@@ -60,8 +62,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
-    #[op(samples = index_add_samples, errors = along_errors)]
+    /// If an index is negative or too large, not an integer, or the shapes or dtypes do not match.
+    #[op(in_place, samples = index_add_samples, errors = along_errors)]
     pub fn index_add(
         &self,
         dim: impl Into<Dim>,
@@ -73,7 +75,12 @@ impl Tensor {
         let alpha = options.alpha;
         if alpha != Scalar::I64(1) {
             if alpha.beside(source.dtype()) != source.dtype() {
-                bail!(DType, "index_add", "a source of {} cannot be multiplied by {alpha}", source.dtype());
+                bail!(
+                    DType,
+                    "index_add",
+                    "cannot multiply a source of {} by alpha = {alpha}: cast the source first",
+                    source.dtype()
+                );
             }
             source = source.mul(alpha)?;
         }
@@ -91,8 +98,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
-    #[op(autocast_cpu = widest, samples = index_copy_samples, errors = along_errors)]
+    /// If an index is negative or too large, not an integer, or the shapes or dtypes do not match.
+    #[op(in_place, autocast_cpu = widest, samples = index_copy_samples, errors = along_errors)]
     pub fn index_copy(&self, dim: impl Into<Dim>, index: &Tensor, source: &Tensor) -> Result<Tensor> {
         let (x, dim, index, source) = along("index_copy", self, dim, index, source)?;
         fold_at("index_copy", IndexFold::Replace, &x, dim, &index, &source)?.reshape(self.shape())
@@ -109,12 +116,17 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If an index is out of range or not an integer, or the value is a tensor with dimensions.
-    #[op(samples = index_fill_samples, errors = index_fill_errors)]
+    /// If an index is out of range or not an integer, or the value is a tensor that is not 0-dimensional.
+    #[op(in_place, samples = index_fill_samples, errors = index_fill_errors)]
     pub fn index_fill<'a>(&self, dim: impl Into<Dim>, index: &Tensor, value: impl Into<Operand<'a>>) -> Result<Tensor> {
         let value = value.put("index_fill", self.dtype(), self.device())?.to_dtype(self.dtype())?;
         if value.rank() != 0 {
-            bail!(Shape, "index_fill", "a value of shape {:?} is not one number", value.shape());
+            bail!(
+                Shape,
+                "index_fill",
+                "value must be a number or a 0-dimensional tensor, got shape {:?}",
+                value.shape()
+            );
         }
         let x = self.atleast_1d()?;
         let (dim, index) = along_dim("index_fill", &x, dim.0, index)?;
@@ -127,7 +139,7 @@ impl Tensor {
     /// vector `index`.
     ///
     /// ```
-    /// # use cotangent::{ScatterReduce, tensor};
+    /// # use cotangent::{tensor, options::ScatterReduce};
     /// let (x, source) = (tensor!([[1.0, 2.0]])?, tensor!([[3.0, 0.0], [0.0, 4.0]])?);
     /// let y = x.index_reduce(0, &tensor!([0, 0])?, &source, ScatterReduce::Amax)?;
     /// assert_eq!(y.to_vec::<f32>()?, [3.0, 4.0]);
@@ -135,8 +147,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
-    #[op(samples = index_reduce_samples, errors = index_reduce_errors)]
+    /// If an index is negative or too large, not an integer, or the shapes or dtypes do not match.
+    #[op(in_place, samples = index_reduce_samples, errors = index_reduce_errors)]
     pub fn index_reduce(
         &self,
         dim: impl Into<Dim>,
@@ -150,12 +162,12 @@ impl Tensor {
     }
 }
 
-/// Indices along a dimension of which negative ones count from the end, lined up with it.
+/// Indices along a dimension with negative ones counted from the end, shaped to broadcast along it.
 fn wrapped_along(op: &'static str, x: &Tensor, dim: usize, index: &Tensor) -> Result<Tensor> {
     crate::tensor::integers(op, x, dim, index).map(|mut all| all.swap_remove(0))
 }
 
-/// Samples of what takes parts along a dimension: this tensor, a dimension, indices, and parts.
+/// Samples of operations that take a tensor, a dimension, an index and a source.
 fn along_samples(with: impl Fn(Sample) -> Sample) -> Result<Vec<Sample>> {
     let x = |shape: &[usize]| spread(shape, -2.0, 2.0);
     let parts = |shape: &[usize]| spread(shape, 1.1, 2.9);

@@ -1,52 +1,52 @@
-//! Elements read by index, and added up by index.
+//! Reading by index, and adding by index.
 
 use crate::autograd::BackwardContext;
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::IndexFold;
 use crate::backend::{self, Indices};
 use crate::error::bail;
+use crate::layout::Dim;
 use crate::layout::{Layout, checked_bytes, resolve_dim};
 use crate::ops::index::scatter::scattered;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::storage::Storage;
 use crate::tensor::Index;
-use crate::vmap::behind;
-use crate::{DType, Device, Dim, Result, Shape, Tensor};
+use crate::tensor::batch::behind;
+use crate::{DType, Device, Result, Shape, Tensor};
 use smallvec::smallvec;
 use std::borrow::Cow;
 
-/// Indices as `i64`, outside the graph, in memory that nobody else writes to. The values are looked at by [`Indices::check`].
+/// Indices as `i64`, outside the graph, in private memory. [`Indices::check`] checks the values.
 pub(in crate::ops) fn as_indices(op: &'static str, index: &Tensor) -> Result<Tensor> {
     if !index.dtype().is_int() {
-        bail!(DType, op, "indices must be integers, not {}", index.dtype());
+        bail!(DType, op, "indices must be integers, got {}", index.dtype());
     }
     let index = &*index.private()?;
-    // On a GPU such an index becomes a negative one, which the kernel refuses.
+    // On a GPU such an index becomes negative, and the kernel refuses it.
     if index.dtype() == DType::U64
         && index.device() == Device::Cpu
         && let Some(largest) =
             index.detach().all_examples()?.to_vec::<u64>()?.into_iter().find(|&i| i > i64::MAX as u64)
     {
-        bail!(Index, op, "index {largest} is larger than any dimension");
+        bail!(Index, op, "index {largest} is out of range for any dimension");
     }
     index.detach().to_dtype(DType::I64)
 }
 
-/// A vector of `n` indices, in memory that is accounted for: their number may be a caller's.
+/// A vector of `n` indices in accounted memory, since `n` may be chosen by the caller.
 pub(in crate::ops) fn index_vector(op: &'static str, n: usize, indices: impl Iterator<Item = usize>) -> Result<Tensor> {
     Tensor::empty(op, n.into(), DType::I64, Device::Cpu)?.filled_from(indices.map(|at| at as i64))
 }
 
-/// Indices along one of `rank` dimensions, the same for all indices of the others.
+/// A vector of indices reshaped to broadcast along dimension `dim` of `rank` dimensions.
 pub(crate) fn lined_up(index: &Tensor, dim: usize, rank: usize) -> Result<Tensor> {
     let mut sizes: Vec<usize> = vec![1; rank];
     sizes[dim] = index.numel();
     index.reshape(&sizes)
 }
 
-/// The elements of `x` that `index` chooses along `dim`, in a tensor of `shape`, to which the index broadcasts; outside
-/// the graph.
+/// The elements of `x` that `index` selects along `dim`, as a tensor of `shape`, to which `index` broadcasts; outside the
+/// graph.
 pub(in crate::ops) fn gathered(
     op: &'static str,
     x: &Tensor,
@@ -66,7 +66,7 @@ pub(in crate::ops) fn gathered(
     Ok(out)
 }
 
-/// As [`gathered`], with its derivative.
+/// [`gathered`] with its derivative.
 #[track_caller]
 pub(in crate::ops) fn gather(
     op: &'static str,
@@ -84,8 +84,8 @@ pub(in crate::ops) fn gather(
     })
 }
 
-/// Zeros of `shape` with the elements of `source` added where `index`, which broadcasts to their shape, puts them along
-/// `dim`: the derivative of [`gather`], as `gather` is its derivative.
+/// Zeros of `shape` with the elements of `source` added at `index` along `dim`; the index broadcasts to the shape of the
+/// source. The derivative of [`gather`], which is the derivative of this.
 #[track_caller]
 pub(in crate::ops) fn scatter(shape: &Shape, dim: usize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
     if source.dtype().is_complex() {
@@ -98,7 +98,7 @@ pub(in crate::ops) fn scatter(shape: &Shape, dim: usize, index: &Tensor, source:
     })
 }
 
-/// `base` plus what `source` adds to it, with the derivative in both.
+/// `base` with `source` added at `index` along `dim`, with the derivatives of both.
 #[track_caller]
 pub(in crate::ops) fn add_at(
     op: &'static str,
@@ -108,7 +108,7 @@ pub(in crate::ops) fn add_at(
     source: &Tensor,
 ) -> Result<Tensor> {
     if base.dtype() != source.dtype() {
-        bail!(DType, op, "{} cannot be added to {}: cast one of them first", source.dtype(), base.dtype());
+        bail!(DType, op, "cannot add {} to {}: cast one of them first", source.dtype(), base.dtype());
     }
     if base.dtype().is_complex() {
         return base.by_parts_with(source, |base, source| add_at(op, base, dim, index, source));
@@ -122,7 +122,7 @@ pub(in crate::ops) fn add_at(
     })
 }
 
-/// Zeros of `shape` with the elements of `source` added to them, in the compute dtype; outside the graph.
+/// Zeros of `shape` with the elements of `source` added, in the compute dtype; outside the graph.
 fn sums(op: &'static str, shape: &Shape, dim: usize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
     if index.is_batched() || source.is_batched() {
         return Tensor::over_batch(&[index, source], |level, all| {
@@ -130,14 +130,14 @@ fn sums(op: &'static str, shape: &Shape, dim: usize, index: &Tensor, source: &Te
             sums(op, &behind(level.size, shape)?, dim + 1, all[0], &source)
         });
     }
-    let compute = compute_dtype(source.dtype());
+    let compute = source.dtype().compute_dtype();
     let storage = Storage::zeroed(op, source.device(), checked_bytes(op, shape, compute.size())?)?;
     let zeros = Tensor::from_parts(storage, Layout::contiguous(shape.clone()), compute);
     fold_into(op, IndexFold::Add, None, zeros, dim, index, source)
 }
 
-/// A copy of `base` with the elements of `source` put where `index` says along `dim`; outside the graph. It is of the compute
-/// dtype, unless elements are replaced.
+/// A copy of `base` with the elements of `source` folded in at `index` along `dim`, outside the graph. The result has the
+/// compute dtype, unless elements are replaced.
 pub(in crate::ops) fn folded(
     op: &'static str,
     by: IndexFold,
@@ -152,12 +152,12 @@ pub(in crate::ops) fn folded(
             folded(op, by, &own(0, base)?, dim + 1, all[1], &own(2, source)?)
         });
     }
-    let dtype = if by == IndexFold::Replace { base.dtype() } else { compute_dtype(base.dtype()) };
+    let dtype = if by == IndexFold::Replace { base.dtype() } else { base.dtype().compute_dtype() };
     let out = Tensor::empty(op, base.layout().shape().clone(), dtype, base.device())?;
     fold_into(op, by, Some(base), out, dim, index, source)
 }
 
-/// A copy of `base` on a GPU with the rows of `source` put where `index`, whose negative elements count from the end, says;
+/// A copy of `base` on a GPU with the rows of `source` written at `index`, whose negative elements count from the end;
 /// outside the graph.
 pub(crate) fn put_rows(op: &'static str, base: &Tensor, index: &Tensor, source: &Tensor) -> Result<Tensor> {
     let mut out = Tensor::empty(op, base.layout().shape().clone(), base.dtype(), base.device())?;
@@ -167,7 +167,7 @@ pub(crate) fn put_rows(op: &'static str, base: &Tensor, index: &Tensor, source: 
     Ok(out)
 }
 
-/// `out`, or a base in it, with the elements of `source`; outside the graph.
+/// Folds the elements of `source` into `out`, which starts as `base` if there is one; outside the graph.
 fn fold_into(
     op: &'static str,
     by: IndexFold,
@@ -184,12 +184,12 @@ fn fold_into(
     Ok(out)
 }
 
-/// A single number as a vector, which is what indexing works on.
+/// A 0-dimensional tensor as a vector, as indexing needs it.
 pub(in crate::ops) fn at_least_1d(x: &Tensor) -> Result<Cow<'_, Tensor>> {
     Ok(if x.rank() == 0 { Cow::Owned(x.reshape([1])?) } else { Cow::Borrowed(x) })
 }
 
-/// Checks that `small` has the rank of `large` and is nowhere longer, but for dimension `except`.
+/// Checks that `small` has the rank of `large` and no larger sizes, except in dimension `except`.
 pub(in crate::ops) fn check_fits(
     op: &'static str,
     small: &Tensor,
@@ -198,8 +198,9 @@ pub(in crate::ops) fn check_fits(
 ) -> Result<()> {
     let longer = |(d, (a, b)): (usize, (&usize, &usize))| a > b && except != Some(d);
     if small.rank() != large.rank() || small.shape().iter().zip(large.shape()).enumerate().any(longer) {
-        let but = except.map_or(String::new(), |dim| format!(" but for dimension {dim}"));
-        bail!(Shape, op, "indices of shape {:?} do not fit into shape {:?}{but}", small.shape(), large.shape());
+        let but = except.map_or(String::new(), |dim| format!(" except in dimension {dim}"));
+        let (small, large) = (small.shape(), large.shape());
+        bail!(Shape, op, "index must have the rank of shape {large:?} and no larger sizes{but}, got shape {small:?}");
     }
     Ok(())
 }
@@ -225,8 +226,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are too many places, an integer or an element of an index tensor is out of range, index tensors do not
-    /// broadcast, or a mask does not have the shape of the dimensions it is for.
+    /// If there are more indices than dimensions, an integer or an element of an index tensor is out of range, index tensors
+    /// do not broadcast, or a mask does not have the shape of its dimensions.
     #[op(samples = index_samples, errors = index_errors, aliases = ["__getitem__"])]
     #[doc(alias = "__getitem__")]
     pub fn index(&self, index: impl Into<Index>) -> Result<Tensor> {
@@ -244,7 +245,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If an index is negative or too large, not an integer, or the shapes do not fit.
+    /// If an index is negative or too large, not an integer, or the shapes do not match.
     #[op(samples = gather_samples, errors = gather_errors)]
     pub fn gather(&self, dim: impl Into<Dim>, index: &Tensor) -> Result<Tensor> {
         if self.rank() == 0 || (self.rank() == 1 && index.rank() == 0) {
@@ -253,7 +254,7 @@ impl Tensor {
         }
         let (dim, indices) = (resolve_dim("gather", dim.0, self.rank())?, as_indices("gather", index)?);
         if index.numel() == 0 {
-            // Nothing is chosen, whatever the shapes.
+            // An empty index selects nothing, whatever the shapes.
             let nothing = self.flatten(0, -1)?.narrow(0, 0, 0)?;
             return nothing.reshape(index.shape());
         }
@@ -276,9 +277,14 @@ impl Tensor {
     #[op(samples = index_select_samples, errors = index_select_errors)]
     pub fn index_select(&self, dim: impl Into<Dim>, index: &Tensor) -> Result<Tensor> {
         if self.rank() == 0 {
-            // A single number is a vector of one, and stays a single number.
+            // A 0-dimensional tensor is treated as a vector of one element, and stays 0-dimensional.
             if index.numel() != 1 {
-                bail!(Shape, "index_select", "{} indices for a single number", index.numel());
+                bail!(
+                    Shape,
+                    "index_select",
+                    "index must have 1 element for a 0-dimensional input, got {}",
+                    index.numel()
+                );
             }
             return at_least_1d(self)?.index_select(dim.0, index)?.reshape(());
         }
@@ -291,7 +297,7 @@ impl Tensor {
     /// `dim` 1. The sizes of the index may not exceed those of `src`, nor, except along `dim`, those of this tensor.
     /// Elements of `src` outside of the index's shape are ignored.
     ///
-    /// Places that are named more than once get all their elements, added in the order of `src`.
+    /// If an index repeats, all its elements are added, in the order of `src`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -302,19 +308,19 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
+    /// If an index is negative or too large, not an integer, or the shapes or dtypes do not match.
     #[doc(alias = "scatter_add_")]
-    #[op(autocast_cuda = widest, samples = scatter_add_samples, errors = scatter_add_errors)]
+    #[op(in_place, autocast_cuda = widest, samples = scatter_add_samples, errors = scatter_add_errors)]
     pub fn scatter_add(&self, dim: impl Into<Dim>, index: &Tensor, src: &Tensor) -> Result<Tensor> {
         scattered("scatter_add", self, dim, index, src, |x, dim, index, src| add_at("scatter_add", x, dim, index, src))
     }
 }
 
-/// A dimension and the indices along it, lined up with the dimensions of `x`.
+/// The resolved dimension, and the indices along it shaped to broadcast against `x`.
 pub(in crate::ops) fn along_dim(op: &'static str, x: &Tensor, dim: isize, index: &Tensor) -> Result<(usize, Tensor)> {
     let dim = resolve_dim(op, dim, x.rank())?;
     if index.rank() > 1 {
-        bail!(Shape, op, "the indices must be a vector, not of shape {:?}", index.shape());
+        bail!(Shape, op, "index must be a vector, got shape {:?}", index.shape());
     }
     Ok((dim, lined_up(&as_indices(op, index)?, dim, x.rank())?))
 }

@@ -1,46 +1,48 @@
-//! Elements by their place in the order, and where numbers belong in it.
+//! Selection by rank (`topk`, `kthvalue`) and binary search.
 
 use crate::backend::kernel;
 use crate::backend::spec::Rank;
 use crate::error::bail;
 use crate::layout::resolve_dim_or_scalar;
+use crate::layout::{Dim, ReduceDims};
 use crate::ops::arg::choices;
 use crate::ops::elementwise::call::common_dtype;
 use crate::ops::index::gather::{at_least_1d, gather};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::vmap::behind;
-use crate::{DType, Dim, Operand, ReduceDims, Result, Tensor};
+use crate::tensor::Operand;
+use crate::tensor::batch::behind;
+use crate::{DType, Result, Tensor};
 
 options! {
     /// The options of [`Tensor::topk_with`].
     ///
     /// ```
-    /// use cotangent::{TopkOptions, tensor};
+    /// use cotangent::{tensor, options::TopkOptions};
     /// let (values, _) = tensor!([3, 1, 2])?.topk_with(2, 0, TopkOptions::new().largest(false))?;
     /// assert_eq!(values.to_vec::<i64>()?, [1, 2]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct TopkOptions {
-        /// Whether the largest are chosen, or the smallest.
+        /// Whether to return the largest elements instead of the smallest.
         largest: bool = true,
-        /// Whether they have to be in order. They always are.
+        /// Whether the results must be sorted. They always are.
         sorted: bool = true,
     }
 }
 
 choices! {
-    /// On which side of equal elements a number belongs.
+    /// The side of equal elements at which a value is inserted.
     ///
     /// ```
-    /// assert_eq!(cotangent::Side::Left.name(), "left");
+    /// assert_eq!(cotangent::options::Side::Left.name(), "left");
     /// ```
     pub enum Side {
-        /// Before them.
+        /// Before equal elements.
         #[default]
         Left = "left",
-        /// After them.
+        /// After equal elements.
         Right = "right",
     }
 }
@@ -49,19 +51,19 @@ options! {
     /// The options of [`Tensor::searchsorted_with`].
     ///
     /// ```
-    /// use cotangent::{SearchsortedOptions, Side, tensor};
+    /// use cotangent::{tensor, options::{SearchsortedOptions, Side}};
     /// let x = tensor!([1, 3, 3, 5])?;
     /// assert_eq!(x.searchsorted_with(3, SearchsortedOptions::new().side(Side::Right))?.item::<i64>()?, 3);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct SearchsortedOptions<'a> {
-        /// Whether the result is of `i32`.
+        /// Whether the result is `i32` instead of `i64`.
         out_int32: bool = false,
-        /// Whether a number belongs after elements that are equal to it.
+        /// Whether a value is inserted after equal elements.
         right: bool = false,
-        /// The same in a word.
+        /// The same as a [`Side`].
         side: Option<Side> = None,
-        /// The order of a sequence that is not in order, as [`argsort`](Tensor::argsort) gives it.
+        /// The indices that sort an unsorted sequence, as [`argsort`](Tensor::argsort) gives them.
         sorter: Option<&'a Tensor> = None,
     }
 }
@@ -70,37 +72,35 @@ options! {
     /// The options of [`Tensor::bucketize_with`].
     ///
     /// ```
-    /// use cotangent::{BucketizeOptions, tensor};
+    /// use cotangent::{tensor, options::BucketizeOptions};
     /// let (x, boundaries) = (tensor!([3])?, tensor!([1, 3, 5])?);
     /// let after = x.bucketize_with(&boundaries, BucketizeOptions::new().right(true))?;
     /// assert_eq!(after.to_vec::<i64>()?, [2]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct BucketizeOptions {
-        /// Whether the result is of `i32`.
+        /// Whether the result is `i32` instead of `i64`.
         out_int32: bool = false,
-        /// Whether a number belongs after a boundary that is equal to it.
+        /// Whether a value is inserted after an equal boundary.
         right: bool = false,
     }
 }
 
-/// The one dimension that is named, or the last one.
+/// The given single dimension, or the last one.
 pub(in crate::ops) fn named_or_last(op: &'static str, x: &Tensor, over: &ReduceDims) -> Result<usize> {
     match over.dims.named.as_deref() {
         None => resolve_dim_or_scalar(op, -1, x.rank()),
         Some(&[dim]) => resolve_dim_or_scalar(op, dim, x.rank()),
-        Some([]) => bail!(Value, op, "[] names no dimension: elements are chosen along one"),
-        Some(several) => bail!(Value, op, "{several:?} are several dimensions: elements are chosen along one"),
+        Some(dims) => bail!(Value, op, "dim must be a single dimension, got {dims:?}"),
     }
 }
 
-/// The element at a place in the order along a dimension, and its index; the dimension stays with size 1. A single number is a
-/// dimension of its own.
+/// The element of a rank along a dimension, and its index; the dimension is kept with size 1.
 #[track_caller]
 pub(in crate::ops) fn chosen(op: &'static str, x: &Tensor, dim: usize, rank: Rank) -> Result<(Tensor, Tensor)> {
     let shape = x.layout().shape().with(dim, 1);
     if x.shape()[dim] == 0 {
-        bail!(Shape, op, "there is nothing to choose from in {:?} along dimension {dim}", x.shape());
+        bail!(Shape, op, "dimension {dim} must not be empty, got shape {:?}", x.shape());
     }
     let indices = x.private()?.along_dim(dim, &|x, dim| {
         Tensor::build(op, x.layout().shape().with(dim, 1), DType::I64, x.device(), |out| {
@@ -111,7 +111,7 @@ pub(in crate::ops) fn chosen(op: &'static str, x: &Tensor, dim: usize, rank: Ran
     Ok((gather(op, x, dim, &indices, &shape)?, indices.record_barrier(op, &[x])))
 }
 
-/// The results of a choice along a dimension as the caller wants them: without the dimension, unless it is kept.
+/// Removes the reduced dimension from both results, unless `keepdim` is set.
 pub(in crate::ops) fn reduced(x: &Tensor, dim: usize, keepdim: bool, all: [&Tensor; 2]) -> Result<(Tensor, Tensor)> {
     let fit = |y: &Tensor| {
         if x.rank() == 0 {
@@ -125,8 +125,8 @@ pub(in crate::ops) fn reduced(x: &Tensor, dim: usize, keepdim: bool, all: [&Tens
     Ok((fit(all[0])?, fit(all[1])?))
 }
 
-/// Where numbers belong in the last dimension of `sequence`: in one for all of them, or in that of their row. Outside the
-/// graph.
+/// The insertion points of `found` in the last dimension of `sequence`, which is one vector or has one row per row of
+/// `found`. Outside the graph.
 fn search(sequence: &Tensor, found: &Tensor, right: bool) -> Result<Tensor> {
     const OP: &str = "searchsorted";
     if sequence.is_batched() || found.is_batched() {
@@ -140,7 +140,7 @@ fn search(sequence: &Tensor, found: &Tensor, right: bool) -> Result<Tensor> {
             if all[0].shape()[0] != level.size {
                 return search(&all[0].squeeze(0)?, &own, right);
             }
-            // The numbers of an example are a row beside its sequence.
+            // The values of an example are one row, for its sequence.
             search(&all[0].contiguous()?, &own.reshape([level.size, found])?, right)?.reshape(&shape)
         });
     }
@@ -152,14 +152,14 @@ fn search(sequence: &Tensor, found: &Tensor, right: bool) -> Result<Tensor> {
     })
 }
 
-/// # Order
+/// # Top-k and order statistics
 #[ops]
 impl Tensor {
     /// The `k` largest elements along a dimension in descending order, or the smallest in ascending order, and their
     /// indices. Among equal elements the first are chosen. NaN counts as the largest.
     ///
     /// ```
-    /// # use cotangent::{TopkOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::TopkOptions};
     /// let (values, indices) = tensor!([3.0, 1.0, 2.0])?.topk(2, 0)?;
     /// assert_eq!(values.to_vec::<f32>()?, [3.0, 2.0]);
     /// assert_eq!(indices.to_vec::<i64>()?, [0, 2]);
@@ -169,7 +169,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such dimension, or it has fewer elements.
+    /// If there is no such dimension, or it has fewer than `k` elements.
     #[op(samples = topk_samples, errors = topk_errors, outputs = [values, indices], batch)]
     pub fn topk(
         &self,
@@ -180,7 +180,8 @@ impl Tensor {
         let dim = resolve_dim_or_scalar("topk", dim.0, self.rank())?;
         let x = at_least_1d(self)?;
         if k > x.shape()[dim] {
-            bail!(Value, "topk", "{k} of {} elements: shape {:?} along dimension {dim}", x.shape()[dim], self.shape());
+            let (most, shape) = (x.shape()[dim], self.shape());
+            bail!(Value, "topk", "k must be at most {most} for dimension {dim} of shape {shape:?}, got {k}");
         }
         let shape = x.layout().shape().with(dim, k);
         let indices = x.private()?.along_dim(dim, &|x, dim| {
@@ -191,7 +192,7 @@ impl Tensor {
         })?;
         let values = gather("topk", &x, dim, &indices, &shape)?;
         let indices = indices.record_barrier("topk", &[self]);
-        // A single number is itself, or none of it.
+        // A 0-dimensional tensor gives a 0-dimensional result for k = 1, and an empty vector for k = 0.
         if self.rank() == 0 && k == 1 { Ok((values.reshape(())?, indices.reshape(())?)) } else { Ok((values, indices)) }
     }
 
@@ -206,18 +207,13 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such dimension, several are named, `k` is 0, or there are fewer elements.
+    /// If there is no such dimension, several are given, `k` is 0, or there are fewer than `k` elements.
     #[op(samples = kthvalue_samples, errors = kthvalue_errors, outputs = [values, indices], batch)]
     pub fn kthvalue(&self, k: usize, over: impl Into<ReduceDims>) -> Result<(Tensor, Tensor)> {
         let (dim, x) = (named_or_last("kthvalue", self, &over)?, at_least_1d(self)?);
         if k == 0 || k > x.shape()[dim] {
-            bail!(
-                Value,
-                "kthvalue",
-                "k = {k} of {} elements: shape {:?} along dimension {dim}",
-                x.shape()[dim],
-                self.shape()
-            );
+            let (most, shape) = (x.shape()[dim], self.shape());
+            bail!(Value, "kthvalue", "k must be in [1, {most}] for dimension {dim} of shape {shape:?}, got {k}");
         }
         let (values, indices) = chosen("kthvalue", &x, dim, Rank::At(k - 1))?;
         reduced(self, dim, over.keepdim, [&values, &indices])
@@ -228,7 +224,7 @@ impl Tensor {
     /// for all numbers; otherwise the leading dimensions must be those of `input`. It has no derivative.
     ///
     /// ```
-    /// # use cotangent::{SearchsortedOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::SearchsortedOptions};
     /// let x = tensor!([1, 3, 3, 5])?;
     /// assert_eq!(x.searchsorted(&tensor!([0, 3, 9])?)?.to_vec::<i64>()?, [0, 1, 4]);
     /// let right = SearchsortedOptions::new().right(true);
@@ -237,7 +233,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, the dtypes have no common type, or options contradict each other.
+    /// If the shapes do not match, the dtypes have no common type, or the options contradict each other.
     #[op(samples = searchsorted_samples, errors = searchsorted_errors, derivative = none)]
     pub fn searchsorted<'a>(
         &self,
@@ -246,20 +242,25 @@ impl Tensor {
     ) -> Result<Tensor> {
         let SearchsortedOptions { out_int32, right, side, sorter } = options;
         if right && side == Some(Side::Left) {
-            bail!(Value, "searchsorted", "right is true, and side is {}", Side::Left);
+            bail!(Value, "searchsorted", "side must be right when right is true, got {}", Side::Left);
         }
         let values = input.compared(self.dtype(), self.device())?;
         let Some((_, outer)) = self.shape().split_last() else {
-            bail!(Shape, "searchsorted", "a single number is no sequence");
+            bail!(Shape, "searchsorted", "sorted sequence must have at least 1 dimension, got shape []");
         };
         let alike = self.rank() == 1 || values.shape().split_last().is_some_and(|(_, others)| others == outer);
         if !alike {
-            bail!(Shape, "searchsorted", "numbers of shape {:?} have no rows in {:?}", values.shape(), self.shape());
+            let (own, other) = (self.shape(), values.shape());
+            bail!(
+                Shape,
+                "searchsorted",
+                "input must have the leading dimensions of shape {own:?}, got shape {other:?}"
+            );
         }
         let sequence = match sorter {
             None => self.detach(),
             Some(sorter) if sorter.shape() != self.shape() => {
-                bail!(Shape, "searchsorted", "a sorter of shape {:?} for {:?}", sorter.shape(), self.shape())
+                bail!(Shape, "searchsorted", "sorter must have shape {:?}, got {:?}", self.shape(), sorter.shape())
             }
             Some(sorter) => self.detach().gather(-1, sorter)?,
         };
@@ -275,7 +276,7 @@ impl Tensor {
     /// that are smaller or, with `right`, not larger. It has no derivative.
     ///
     /// ```
-    /// # use cotangent::{BucketizeOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::BucketizeOptions};
     /// let (x, boundaries) = (tensor!([0, 3, 9])?, tensor!([1, 3, 5])?);
     /// assert_eq!(x.bucketize(&boundaries)?.to_vec::<i64>()?, [0, 1, 3]);
     /// let right = BucketizeOptions::new().right(true);
@@ -288,7 +289,7 @@ impl Tensor {
     #[op(samples = bucketize_samples, errors = bucketize_errors, derivative = none)]
     pub fn bucketize(&self, boundaries: &Tensor, options: impl Into<BucketizeOptions>) -> Result<Tensor> {
         if boundaries.rank() != 1 {
-            bail!(Shape, "bucketize", "boundaries of shape {:?} are no vector", boundaries.shape());
+            bail!(Shape, "bucketize", "boundaries must be a vector, got shape {:?}", boundaries.shape());
         }
         let same = SearchsortedOptions::new().out_int32(options.out_int32).right(options.right);
         boundaries.searchsorted_with(self, same)
@@ -332,7 +333,7 @@ fn kthvalue_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         error!["no such dimension", "2", "rank 2"; sample![normal([2, 3], 1)?, 1, 2]],
         error!["too many", "4", "[2, 3]"; sample![normal([2, 3], 1)?, 4]],
-        error!["none", "k = 0"; sample![normal([2, 3], 1)?, 0]],
+        error!["none", "got 0"; sample![normal([2, 3], 1)?, 0]],
         error!["several dimensions", "[0, 1]"; sample![normal([2, 3], 1)?, 1, [0, 1]]],
         error!["no dimension", "[]"; sample![normal([2, 3], 1)?, 1, &[0isize; 0][..]]],
     ])

@@ -1,23 +1,26 @@
-//! Elements put where indices say: in place of what is there, or together with it.
+//! Writing by index: replacing elements, or combining them with the existing ones.
 
 use crate::autograd::BackwardContext;
 use crate::backend::spec::IndexFold;
 use crate::error::bail;
+use crate::layout::Dim;
 use crate::layout::resolve_dim;
 use crate::ops::arg::choices;
 use crate::ops::index::gather::{add_at, as_indices, at_least_1d, check_fits, folded, gather, lined_up};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::options::Rounding;
 use crate::options::options;
-use crate::{DType, Dim, Operand, Result, Rounding, Scalar, Tensor};
+use crate::tensor::Operand;
+use crate::{DType, Result, Scalar, Tensor};
 use smallvec::smallvec;
 use std::borrow::Cow;
 
 choices! {
-    /// What [`Tensor::scatter`] does with an element and the new one for its place.
+    /// How [`Tensor::scatter`] combines an existing element with a new one.
     ///
     /// ```
-    /// use cotangent::{ScatterMode, Tensor, tensor};
+    /// use cotangent::{Tensor, tensor, options::ScatterMode};
     /// let (x, index) = (tensor!([10, 20])?, tensor!([1, 1])?);
     /// let by = |mode| x.scatter_with(0, &index, 3, mode)?.to_vec::<i64>();
     /// assert_eq!(by(ScatterMode::None)?, [10, 3]);
@@ -26,21 +29,21 @@ choices! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub enum ScatterMode {
-        /// Takes the new one.
+        /// Replaces it.
         #[default]
         None = "none",
-        /// Adds them.
+        /// Adds the new element.
         Add = "add",
-        /// Multiplies them.
+        /// Multiplies by the new element.
         Multiply = "multiply",
     }
 }
 
 choices! {
-    /// What [`Tensor::scatter_reduce`] makes of all elements for one place.
+    /// How [`Tensor::scatter_reduce`] reduces all elements written to one index.
     ///
     /// ```
-    /// use cotangent::{ScatterReduce, tensor};
+    /// use cotangent::{tensor, options::ScatterReduce};
     /// let (x, index, src) = (tensor!([1.0, 9.0])?, tensor!([0, 0])?, tensor!([2.0, 6.0])?);
     /// let by = |reduce| x.scatter_reduce(0, &index, &src, reduce)?.to_vec::<f32>();
     /// assert_eq!(by(ScatterReduce::Sum)?, [9.0, 9.0]);
@@ -51,32 +54,32 @@ choices! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub enum ScatterReduce {
-        /// Their sum.
+        /// The sum.
         #[default]
         Sum = "sum",
-        /// Their product.
+        /// The product.
         Prod = "prod",
-        /// Their mean, rounded down for integers.
+        /// The mean, rounded down for integers.
         Mean = "mean",
-        /// The largest; NaN if there is one.
+        /// The maximum. NaN propagates.
         Amax = "amax",
-        /// The smallest; NaN if there is one.
+        /// The minimum. NaN propagates.
         Amin = "amin",
     }
 }
 
 options! {
-    /// The options of [`Tensor::scatter_with`]. A mode stands for itself.
+    /// The options of [`Tensor::scatter_with`]. A [`ScatterMode`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{ScatterMode, ScatterOptions, Tensor, tensor};
+    /// use cotangent::{Tensor, tensor, options::{ScatterMode, ScatterOptions}};
     /// let options = ScatterOptions::new().reduce(ScatterMode::Add);
     /// let x = Tensor::ones([2])?.scatter_with(0, &tensor!([1])?, 2.0, options)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 3.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct ScatterOptions {
-        /// What becomes of an element and the new one for its place.
+        /// How an existing element is combined with a new one.
         reduce: ScatterMode = ScatterMode::None,
     }
 }
@@ -88,10 +91,10 @@ impl From<ScatterMode> for ScatterOptions {
 }
 
 options! {
-    /// The options of [`Tensor::scatter_reduce_with`] and [`Tensor::index_reduce_with`]. A bool stands for `include_self`.
+    /// The options of [`Tensor::scatter_reduce_with`] and [`Tensor::index_reduce_with`]. A bool is taken as `include_self`.
     ///
     /// ```
-    /// use cotangent::{ScatterReduce, ScatterReduceOptions, tensor};
+    /// use cotangent::{tensor, options::{ScatterReduce, ScatterReduceOptions}};
     /// let (x, index, src) = (tensor!([9.0, 9.0])?, tensor!([0, 0])?, tensor!([2.0, 6.0])?);
     /// let options = ScatterReduceOptions::new().include_self(false);
     /// let y = x.scatter_reduce_with(0, &index, &src, ScatterReduce::Amax, options)?;
@@ -99,7 +102,7 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct ScatterReduceOptions {
-        /// Whether the element that was there counts, too.
+        /// Whether the existing element is included.
         include_self: bool = true,
     }
 }
@@ -110,8 +113,8 @@ impl From<bool> for ScatterReduceOptions {
     }
 }
 
-/// `base` with the elements of `source` put where `index`, which broadcasts to their shape, says along `dim`; with the
-/// derivative in both.
+/// `base` with the elements of `source` folded in at `index` along `dim`, with the derivatives of both. The index
+/// broadcasts to the shape of the source.
 #[track_caller]
 pub(crate) fn fold_at(
     op: &'static str,
@@ -125,7 +128,7 @@ pub(crate) fn fold_at(
         return add_at(op, base, dim, index, source);
     }
     if base.dtype() != source.dtype() {
-        bail!(DType, op, "{} cannot be put into {}: cast one of them first", source.dtype(), base.dtype());
+        bail!(DType, op, "cannot write {} into {}: cast one of them first", source.dtype(), base.dtype());
     }
     if by == IndexFold::Replace && base.dtype().is_complex() {
         return base.by_parts_with(source, |base, source| fold_at(op, by, base, dim, index, source));
@@ -138,7 +141,7 @@ pub(crate) fn fold_at(
     }
 }
 
-/// Of elements that share a place only the last one stayed, and has its gradient.
+/// Records a replacement: of several elements for one index only the last one was written, and gets the gradient.
 #[track_caller]
 fn record_replaced(
     op: &'static str,
@@ -156,7 +159,7 @@ fn record_replaced(
                 fold_at(op, IndexFold::Replace, g, dim, &index, &zeros)
             };
             let stayed = || {
-                // Whoever finds its own number along the dimension at its place.
+                // Scatter the indices along the dimension: an element was written last if it finds its own.
                 let numbers = Tensor::arange(0, shape[dim])?.to_device(g.device())?;
                 let numbers = lined_up(&numbers, dim, shape.len())?.expand(&shape)?;
                 let none = Tensor::scalar(Scalar::I64(-1), DType::I64, g.device())?.expand(g.shape())?;
@@ -169,7 +172,7 @@ fn record_replaced(
     })
 }
 
-/// Those that are equal to the result share its gradient evenly.
+/// Records a maximum or minimum: elements equal to the result share its gradient evenly.
 #[track_caller]
 fn record_extreme(
     op: &'static str,
@@ -179,7 +182,7 @@ fn record_extreme(
     index: &Tensor,
     source: &Tensor,
 ) -> Result<Tensor> {
-    // Where the result is NaN, all NaN are among the chosen.
+    // A NaN result is shared by all NaN elements.
     let chosen = |x: &Tensor, y: &Tensor| y.ne(y)?.where_(x.ne(x)?, x.eq(y)?);
     out.record(op, &[base, source], |save| {
         let (base, source) = (save.save(&base.detach()), save.save(&source.detach()));
@@ -198,7 +201,8 @@ fn record_extreme(
     })
 }
 
-/// The product of all others: the result without an element, or with 1 in place of one that is 0.
+/// Records a product. The derivative is the product of all other elements: the result divided by the element, or the
+/// product with 1 in place of a single zero.
 #[track_caller]
 fn record_product(
     op: &'static str,
@@ -232,8 +236,8 @@ fn record_product(
     })
 }
 
-/// The elements of `src` put where `index`, of as many dimensions, says along `dim`. What of `src` is longer than the index
-/// is left out.
+/// Calls `put` with `src` cut to the shape of `index`, after checking the shapes. A 0-dimensional tensor is treated as a
+/// vector.
 #[track_caller]
 pub(in crate::ops) fn scattered(
     op: &'static str,
@@ -263,7 +267,7 @@ pub(in crate::ops) fn scattered(
     if single { out.reshape(x.shape()) } else { Ok(out) }
 }
 
-/// A number that is above none of a dtype.
+/// The lowest value of a dtype.
 fn lowest(dtype: DType) -> Scalar {
     match dtype {
         DType::I8 => Scalar::I64(i8::MIN.into()),
@@ -275,7 +279,7 @@ fn lowest(dtype: DType) -> Scalar {
     }
 }
 
-/// A number that is below none of a dtype.
+/// The highest value of a dtype.
 fn highest(dtype: DType) -> Scalar {
     match dtype {
         DType::I8 => Scalar::I64(i8::MAX.into()),
@@ -291,7 +295,7 @@ fn highest(dtype: DType) -> Scalar {
     }
 }
 
-/// All elements for one place made one.
+/// Reduces all elements for each index.
 #[track_caller]
 pub(in crate::ops) fn reduced(
     op: &'static str,
@@ -300,7 +304,7 @@ pub(in crate::ops) fn reduced(
     include_self: bool,
 ) -> Result<Tensor> {
     if x.dtype() != source.dtype() {
-        bail!(DType, op, "{} cannot be put into {}: cast one of them first", source.dtype(), x.dtype());
+        bail!(DType, op, "cannot write {} into {}: cast one of them first", source.dtype(), x.dtype());
     }
     let repeated = |value: Scalar, dtype: DType| Tensor::scalar(value, dtype, x.device())?.expand(source.shape());
     let (by, start) = match reduce {
@@ -331,10 +335,10 @@ impl Tensor {
     /// `src`, nor, except along `dim`, those of this tensor. Elements of `src` outside of the index's shape are
     /// ignored.
     ///
-    /// Of several elements for one place the last one stays, on every device, and has the gradient.
+    /// If an index repeats, the last element wins, on every device, and gets the gradient.
     ///
     /// ```
-    /// # use cotangent::{ScatterMode, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::ScatterMode};
     /// let (x, index) = (Tensor::zeros([3])?, tensor!([2, 0, 2])?);
     /// assert_eq!(x.scatter(0, &index, &tensor!([1.0, 2.0, 3.0])?)?.to_vec::<f32>()?, [2.0, 0.0, 3.0]);
     /// assert_eq!(x.scatter_with(0, &index, 1.5, ScatterMode::Add)?.to_vec::<f32>()?, [1.5, 0.0, 3.0]);
@@ -342,9 +346,9 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
+    /// If an index is negative or too large, not an integer, or the shapes or dtypes do not match.
     #[doc(alias = "scatter_")]
-    #[op(samples = scatter_samples, errors = scatter_errors)]
+    #[op(in_place, samples = scatter_samples, errors = scatter_errors)]
     pub fn scatter<'a>(
         &self,
         dim: impl Into<Dim>,
@@ -372,7 +376,7 @@ impl Tensor {
     /// The element already there is included by default. Equal extrema share the gradient.
     ///
     /// ```
-    /// # use cotangent::{ScatterReduce, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::ScatterReduce};
     /// let (x, index) = (tensor!([1.0, 9.0])?, tensor!([0, 0, 1])?);
     /// let src = tensor!([3.0, 5.0, 2.0])?;
     /// assert_eq!(x.scatter_reduce(0, &index, &src, ScatterReduce::Mean)?.to_vec::<f32>()?, [3.0, 5.5]);
@@ -381,8 +385,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
-    #[op(samples = scatter_reduce_samples, errors = scatter_reduce_errors)]
+    /// If an index is negative or too large, not an integer, or the shapes or dtypes do not match.
+    #[op(in_place_by_hand, samples = scatter_reduce_samples, errors = scatter_reduce_errors)]
     pub fn scatter_reduce(
         &self,
         dim: impl Into<Dim>,

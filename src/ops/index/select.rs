@@ -1,29 +1,31 @@
-//! Elements by their number, by a mask, or by an index of several tensors.
+//! Reading and writing elements by flat index, by mask, or by an index of several tensors.
 
 use crate::backend::spec::IndexFold;
 use crate::error::bail;
+use crate::layout::Dims;
 use crate::layout::broadcast;
 use crate::ops::index::gather::{as_indices, gather};
 use crate::ops::index::scatter::fold_at;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::ops::shape::repeat::one_dim;
+use crate::options::PadOptions;
 use crate::options::options;
 use crate::tensor::{Index, integers, put_index, true_indices};
-use crate::{DType, Dims, PadOptions, Result, Shape, Tensor};
+use crate::{DType, Result, Shape, Tensor};
 
 options! {
-    /// The options of [`Tensor::put_with`] and [`Tensor::index_put_with`]. A bool stands for `accumulate`.
+    /// The options of [`Tensor::put_with`] and [`Tensor::index_put_with`]. A bool is taken as `accumulate`.
     ///
     /// ```
-    /// use cotangent::{PutOptions, Tensor, tensor};
+    /// use cotangent::{Tensor, tensor, options::PutOptions};
     /// let (x, index) = (Tensor::ones([2])?, tensor!([1, 1])?);
     /// let y = x.put_with(&index, &tensor!([2.0, 3.0])?, PutOptions::new().accumulate(true))?;
     /// assert_eq!(y.to_vec::<f32>()?, [1.0, 6.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct PutOptions {
-        /// Whether the new elements are added to those that are there, and not put in their place.
+        /// Whether the new elements are added to the existing ones instead of replacing them.
         accumulate: bool = false,
     }
 }
@@ -40,23 +42,23 @@ impl PutOptions {
     }
 }
 
-/// A tensor and a mask for it, broadcast to one shape.
+/// A tensor and its mask, broadcast to one shape.
 fn with_mask(op: &'static str, x: &Tensor, mask: &Tensor) -> Result<(Tensor, Tensor)> {
     if mask.dtype() != DType::Bool {
-        bail!(DType, op, "a mask is of bools, not of {}", mask.dtype());
+        bail!(DType, op, "mask must be bool, got {}", mask.dtype());
     }
     crate::backend::common_device(op, x.device(), [mask.device()])?;
     let shape = broadcast(op, &[x.layout().shape(), mask.layout().shape()])?;
     Ok((x.expand(&shape)?, mask.expand(&shape)?))
 }
 
-/// The numbers of a mask's true elements, in row-major order.
+/// The flat indices of the true elements of a mask.
 fn true_numbers(op: &'static str, mask: &Tensor) -> Result<Tensor> {
     let numbers = true_indices(op, mask, &mask.numel().into())?;
     numbers.reshape([numbers.numel()])
 }
 
-/// # Choosing
+/// # Searching and selecting
 #[ops]
 impl Tensor {
     /// The elements at the given flat indices, in row-major order, with the shape of the index. Negative indices count
@@ -70,7 +72,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such element, or the index is not of integers.
+    /// If an index is out of range or not an integer.
     #[op(samples = take_samples, errors = take_errors)]
     pub fn take(&self, index: &Tensor) -> Result<Tensor> {
         let index = &as_indices("take", index)?;
@@ -100,7 +102,7 @@ impl Tensor {
             return self.take(&indices.flatten(0, -1)?);
         }
         if self.rank() != indices.rank() {
-            bail!(Shape, OP, "indices of shape {:?} for a tensor of shape {:?}", indices.shape(), self.shape());
+            bail!(Shape, OP, "indices must have the rank of shape {:?}, got shape {:?}", self.shape(), indices.shape());
         }
         let Some(dim) = one_dim(OP, &dim, self.rank())? else { return Ok(self.clone()) };
         let (own, other) = (self.layout().shape(), indices.layout().shape());
@@ -121,12 +123,18 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such element, the index is not of integers, or there are not as many elements in the source.
-    #[op(samples = put_samples, errors = put_errors)]
+    /// If an index is out of range or not an integer, or `source` does not have as many elements as `index`.
+    #[op(in_place, samples = put_samples, errors = put_errors)]
     pub fn put(&self, index: &Tensor, source: &Tensor, options: impl Into<PutOptions>) -> Result<Tensor> {
         let index = &as_indices("put", index)?;
         if index.numel() != source.numel() {
-            bail!(Shape, "put", "{} elements for {} indices", source.numel(), index.numel());
+            bail!(
+                Shape,
+                "put",
+                "source must have as many elements as index, got {} and {}",
+                source.numel(),
+                index.numel()
+            );
         }
         let flat = self.flatten(0, -1)?;
         let numbers = integers("put", &flat, 0, &index.flatten(0, -1)?)?.swap_remove(0);
@@ -145,8 +153,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the index does not fit the tensor, the values do not broadcast to the part, or their dtype is another.
-    #[op(samples = index_put_samples, errors = index_put_errors)]
+    /// If the index does not fit the tensor, the values do not broadcast to the part, or the dtypes differ.
+    #[op(in_place, samples = index_put_samples, errors = index_put_errors)]
     pub fn index_put(
         &self,
         indices: impl Into<Index>,
@@ -155,7 +163,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         if values.dtype() != self.dtype() {
             let (a, b) = (values.dtype(), self.dtype());
-            bail!(DType, "index_put", "{a} cannot be put into {b}: cast one of them first");
+            bail!(DType, "index_put", "cannot write {a} into {b}: cast one of them first");
         }
         put_index("index_put", self, &indices, values, options.fold())
     }
@@ -170,7 +178,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the mask is not of bools, or the shapes do not broadcast.
+    /// If the mask is not a bool tensor, or the shapes do not broadcast.
     #[op(samples = masked_select_samples, errors = mask_errors)]
     pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor> {
         let (x, mask) = with_mask("masked_select", self, mask)?;
@@ -189,14 +197,14 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the mask is not of bools, the shapes do not broadcast, the source is of another dtype or has too few elements.
-    #[op(samples = masked_scatter_samples, errors = masked_scatter_errors)]
+    /// If the mask is not a bool tensor, the shapes do not broadcast, or the source has another dtype or too few elements.
+    #[op(in_place, samples = masked_scatter_samples, errors = masked_scatter_errors)]
     pub fn masked_scatter(&self, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
         const OP: &str = "masked_scatter";
         let (x, mask) = with_mask(OP, self, mask)?;
         let numbers = true_numbers(OP, &mask)?;
         if source.numel() < numbers.numel() {
-            bail!(Shape, OP, "a source of {} elements for {} places", source.numel(), numbers.numel());
+            bail!(Shape, OP, "source must have at least {} elements, got {}", numbers.numel(), source.numel());
         }
         let used = source.flatten(0, -1)?.narrow(0, 0, numbers.numel())?;
         fold_at(OP, IndexFold::Replace, &x.flatten(0, -1)?, 0, &numbers, &used)?.reshape(x.shape())
@@ -233,21 +241,21 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If these are not integers.
+    /// If the elements are not integers, or a size is 0.
     #[op(samples = unravel_samples, errors = unravel_errors, outputs = [tensors], derivative = none)]
     pub fn unravel_index(&self, shape: impl Into<Shape>) -> Result<Vec<Tensor>> {
         let mut numbers = as_indices("unravel_index", self)?;
-        let mut places = Vec::with_capacity(shape.len());
+        let mut positions = Vec::with_capacity(shape.len());
         for &size in shape.iter().rev() {
             let Some(size) = i64::try_from(size).ok().filter(|&size| size > 0) else {
-                bail!(Shape, "unravel_index", "a shape of {shape:?} has no elements");
+                bail!(Shape, "unravel_index", "shape must have positive sizes, got {shape:?}");
             };
-            let quotient = numbers.div_with(size, crate::Rounding::Floor)?;
-            places.push(numbers.sub(&quotient.mul(size)?)?);
+            let quotient = numbers.div_with(size, crate::options::Rounding::Floor)?;
+            positions.push(numbers.sub(&quotient.mul(size)?)?);
             numbers = quotient;
         }
-        places.reverse();
-        Ok(places)
+        positions.reverse();
+        Ok(positions)
     }
 
     /// [`nonzero`](Self::nonzero) with a fixed number of rows: excess rows are dropped, missing ones are filled with a
@@ -269,7 +277,7 @@ impl Tensor {
             return found.narrow(0, 0, size);
         }
         let Ok(missing) = isize::try_from(size - n) else {
-            bail!(Shape, "nonzero_static", "{size} rows are more than memory has bytes for");
+            bail!(Shape, "nonzero_static", "size is too large, got {size}");
         };
         found.pad_with(&[0, 0, 0, missing], PadOptions::new().value(fill_value))
     }
@@ -377,7 +385,7 @@ fn masked_select_samples() -> Result<Vec<Sample>> {
 
 fn mask_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
-        error!["a mask of integers", "bools", "i64"; sample![normal([2], 1)?, ints(&[0, 1], [2])?]],
+        error!["a mask of integers", "bool", "i64"; sample![normal([2], 1)?, ints(&[0, 1], [2])?]],
         error!["another shape", "[2]", "[3]"; sample![normal([2], 1)?, normal([3], 1)?.gt(0.0)?]],
     ])
 }
@@ -396,7 +404,7 @@ fn masked_scatter_samples() -> Result<Vec<Sample>> {
 fn masked_scatter_errors() -> Result<Vec<ErrorCase>> {
     let mask = ints(&[1, 1, 0], [3])?.eq(1)?;
     Ok(vec![
-        error!["a mask of integers", "bools", "i64"; sample![normal([3], 1)?, ints(&[0, 1, 1], [3])?, normal([3], 1)?]],
+        error!["a mask of integers", "bool", "i64"; sample![normal([3], 1)?, ints(&[0, 1, 1], [3])?, normal([3], 1)?]],
         error!["too few elements", "1", "2"; sample![normal([3], 1)?, &mask, normal([1], 1)?]],
         error!["another dtype", "f32", "f64"; sample![normal([3], 1)?, &mask, normal([3], 1)?.to_dtype(DType::F32)?]],
     ])

@@ -1,35 +1,37 @@
-//! Tensors as sets: distinct elements, and whether an element is one of some.
+//! Tensors as sets: distinct elements, and membership.
 
-use crate::backend::cpu::index::sort::sort_integers;
 use crate::backend::order_rows;
+use crate::backend::sort_integers;
 use crate::error::bail;
+use crate::layout::Dim;
 use crate::layout::resolve_dim;
 use crate::ops::elementwise::call::common_dtype;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
+use crate::tensor::Operand;
 use crate::tensor::where_true;
-use crate::{DType, Device, Dim, Operand, Result, Tensor};
+use crate::{DType, Device, Result, Tensor};
 
 options! {
     /// The options of [`Tensor::unique_with`].
     ///
     /// ```
-    /// use cotangent::{UniqueOptions, tensor};
+    /// use cotangent::{tensor, options::UniqueOptions};
     /// let rows = tensor!([[1, 2], [0, 1], [1, 2]])?.unique_with(UniqueOptions::new().dim(Some(0.into())))?;
     /// assert_eq!(rows.to_vec::<i64>()?, [0, 1, 1, 2]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct UniqueOptions {
-        /// Whether they have to be in ascending order. They always are.
+        /// Whether the values must be in ascending order. They always are.
         sorted: bool = true,
-        /// The dimension whose parts are compared; without one the elements are.
+        /// The dimension whose slices are compared; `None` compares elements.
         dim: Option<Dim> = None,
     }
 }
 
 options! {
-    /// The options of [`Tensor::unique_all_with`] and its like. A dimension stands for itself.
+    /// The options of [`Tensor::unique_all_with`] and similar methods. A dimension can be given in their place.
     ///
     /// ```
     /// use cotangent::tensor;
@@ -38,7 +40,7 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct UniqueDimOptions {
-        /// The dimension whose parts are compared; without one the elements are.
+        /// The dimension whose slices are compared; `None` compares elements.
         dim: Option<Dim> = None,
     }
 }
@@ -53,19 +55,19 @@ options! {
     /// The options of [`Tensor::unique_outputs_with`].
     ///
     /// ```
-    /// use cotangent::{UniqueOutputsOptions, tensor};
+    /// use cotangent::{tensor, options::UniqueOutputsOptions};
     /// let options = UniqueOutputsOptions::new().return_inverse(true);
     /// assert_eq!(tensor!([3, 1, 3])?.unique_outputs_with(options)?[1].to_vec::<i64>()?, [1, 0, 1]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct UniqueOutputsOptions {
-        /// Whether they have to be in ascending order. They always are.
+        /// Whether the values must be in ascending order. They always are.
         sorted: bool = true,
-        /// Whether the number of each element's value is returned.
+        /// Whether to return, for each element, the index of its value.
         return_inverse: bool = false,
-        /// Whether it is returned how often each value occurs.
+        /// Whether to return the count of each value.
         return_counts: bool = false,
-        /// The dimension whose parts are compared; without one the elements are.
+        /// The dimension whose slices are compared; `None` compares elements.
         dim: Option<Dim> = None,
     }
 }
@@ -74,17 +76,17 @@ options! {
     /// The options of [`Tensor::unique_consecutive_outputs_with`].
     ///
     /// ```
-    /// use cotangent::{UniqueConsecutiveOptions, tensor};
+    /// use cotangent::{tensor, options::UniqueConsecutiveOptions};
     /// let options = UniqueConsecutiveOptions::new().return_counts(true);
     /// assert_eq!(tensor!([3, 3, 1])?.unique_consecutive_outputs_with(options)?[1].to_vec::<i64>()?, [2, 1]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct UniqueConsecutiveOptions {
-        /// Whether the number of each element's run is returned.
+        /// Whether to return, for each element, the index of its run.
         return_inverse: bool = false,
-        /// Whether the lengths of the runs are returned.
+        /// Whether to return the length of each run.
         return_counts: bool = false,
-        /// The dimension whose parts are compared; without one the elements are.
+        /// The dimension whose slices are compared; `None` compares elements.
         dim: Option<Dim> = None,
     }
 }
@@ -93,32 +95,32 @@ options! {
     /// The options of [`Tensor::isin_with`].
     ///
     /// ```
-    /// use cotangent::{IsinOptions, tensor};
+    /// use cotangent::{tensor, options::IsinOptions};
     /// let x = tensor!([1, 2, 3])?.isin_with(&tensor!([2])?, IsinOptions::new().invert(true))?;
     /// assert_eq!(x.to_vec::<bool>()?, [true, false, true]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct IsinOptions {
-        /// Whether no element is repeated on either side. It makes no difference.
+        /// Whether both tensors have distinct elements. It has no effect.
         assume_unique: bool = false,
-        /// Whether to say which elements are none of them.
+        /// Whether to return the negation.
         invert: bool = false,
     }
 }
 
-/// Elements, or parts along a dimension, with equal ones beside each other.
+/// Elements, or slices along a dimension, grouped into runs of equal ones.
 struct Groups {
-    /// The parts in their order here.
+    /// The elements or slices, in grouped order.
     parts: Tensor,
     dim: usize,
-    /// Whether a part is another than the one before it: a vector.
+    /// For each part, whether it differs from its predecessor: a vector.
     new: Tensor,
-    /// The numbers that the parts had.
+    /// The original index of each part; `None` if the order is unchanged.
     order: Option<Tensor>,
 }
 
 impl Groups {
-    /// Groups of those that are equal, in ascending order; or only of neighbours that are, as they lie.
+    /// Groups of equal parts in ascending order if `sorted`, else runs of equal neighbours in the given order.
     fn new(op: &'static str, x: &Tensor, dim: Option<Dim>, sorted: bool) -> Result<Groups> {
         let x = x.private()?.detach();
         let Some(dim) = dim else {
@@ -132,11 +134,11 @@ impl Groups {
             let new = different(&parts.reshape([-1, 1])?)?;
             return Ok(Groups { parts, dim: 0, new, order });
         };
-        // What there is no memory for is refused before anything is compared.
+        // Running out of memory is reported before anything is compared.
         let (dim, x) = (resolve_dim(op, dim.0, x.rank())?, x.contiguous()?);
         let n = x.shape()[dim];
         if x.shape().iter().enumerate().any(|(d, &size)| d != dim && size == 0) {
-            bail!(Shape, op, "the parts of {:?} along dimension {dim} have no elements", x.shape());
+            bail!(Shape, op, "slices along dimension {dim} must not be empty, got shape {:?}", x.shape());
         }
         let rows = x.transpose(0, dim)?.reshape([n, x.numel().checked_div(n).unwrap_or(0)])?;
         if !sorted {
@@ -152,7 +154,7 @@ impl Groups {
         self.parts.index_select(self.dim, &self.starts()?)
     }
 
-    /// The distinct elements in ascending order, where nothing else is asked for.
+    /// The distinct elements in ascending order, without inverse or counts.
     fn values_of(op: &'static str, x: &Tensor, dim: Option<Dim>) -> Result<Tensor> {
         if dim.is_some() || x.dtype() != DType::I64 || x.device() != Device::Cpu || u32::try_from(x.numel()).is_err() {
             return Groups::new(op, x, dim, true)?.values();
@@ -160,26 +162,26 @@ impl Groups {
         let flat = x.private()?.detach().flatten(0, -1)?.contiguous()?;
         let sorted = Tensor::build(op, flat.layout().shape().clone(), DType::I64, Device::Cpu, |out| {
             let x = flat.as_view()?;
-            crate::interrupt::caught(op, || sort_integers(op, x, out))
+            sort_integers(op, x, out)
         })?;
         Groups { new: different(&sorted.reshape([-1, 1])?)?, parts: sorted, dim: 0, order: None }.values()
     }
 
-    /// Where groups begin.
+    /// The start index of each group.
     fn starts(&self) -> Result<Tensor> {
-        let Some(places) = where_true("unique", &self.new)?.pop() else {
-            bail!(Backend, "unique", "there are no places in {:?}", self.new.shape());
+        let Some(positions) = where_true("unique", &self.new)?.pop() else {
+            bail!(Backend, "unique", "expected at least 1 dimension, got shape {:?}", self.new.shape());
         };
-        Ok(places)
+        Ok(positions)
     }
 
-    /// How many parts are in each group.
+    /// The number of parts in each group.
     fn counts(&self) -> Result<Tensor> {
         let end = Tensor::filled("unique", [1].into(), self.new.numel().into(), DType::I64, self.new.device())?;
         Tensor::cat(&[&self.starts()?, &end], 0)?.diff()
     }
 
-    /// For each part, as it lay in the beginning, the number of its group.
+    /// For each part, in the original order, the index of its group.
     fn inverse(&self) -> Result<Tensor> {
         let groups = self.new.cumsum(0)?.sub(1)?;
         match &self.order {
@@ -188,14 +190,14 @@ impl Groups {
         }
     }
 
-    /// For each group the number that its first part had.
+    /// For each group, the original index of its first part.
     fn first(&self) -> Result<Tensor> {
         let starts = self.starts()?;
         self.order.as_ref().map_or_else(|| Ok(starts.clone()), |order| order.index_select(0, &starts))
     }
 }
 
-/// Whether each row is another than the one before it. NaN is another than itself.
+/// Whether each row differs from its predecessor. NaN differs from itself.
 fn different(rows: &Tensor) -> Result<Tensor> {
     let n = rows.shape()[0];
     if n == 0 {
@@ -207,12 +209,12 @@ fn different(rows: &Tensor) -> Result<Tensor> {
     Tensor::cat(&[&first, &changed], 0)
 }
 
-/// The inverse in the shape of the tensor, where elements are compared.
+/// The inverse, in the shape of the tensor if elements were compared.
 fn shaped(inverse: &Tensor, x: &Tensor, dim: Option<Dim>) -> Result<Tensor> {
     if dim.is_none() { inverse.reshape(x.shape()) } else { Ok(inverse.clone()) }
 }
 
-/// The values, and what else is asked for.
+/// The values, and the requested further results.
 fn outputs(
     op: &'static str,
     x: &Tensor,
@@ -232,14 +234,14 @@ fn outputs(
     Ok(all)
 }
 
-/// # Sets
+/// # Unique values and sets
 #[ops]
 impl Tensor {
     /// The distinct elements in ascending order or, with a dimension, the distinct slices along it in lexicographic
     /// order. NaNs are all distinct. It has no derivative.
     ///
     /// ```
-    /// # use cotangent::{Tensor, UniqueOptions, tensor};
+    /// # use cotangent::{Tensor, tensor, options::UniqueOptions};
     /// let x = tensor!([[3, 1], [1, 3], [3, 1]])?;
     /// assert_eq!(x.unique()?.to_vec::<i64>()?, [1, 3]);
     /// assert_eq!(x.unique_with(UniqueOptions::new().dim(Some(0.into())))?.to_vec::<i64>()?, [1, 3, 3, 1]);
@@ -247,7 +249,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such dimension, or the parts along it have no elements.
+    /// If there is no such dimension, or the slices along it are empty.
     #[doc(alias = "unique_values")]
     #[op(name = "unique_values", samples = unique_samples, errors = unique_errors, derivative = none)]
     pub fn unique(&self, options: impl Into<UniqueOptions>) -> Result<Tensor> {
@@ -346,7 +348,7 @@ impl Tensor {
     /// True where an element occurs in `test_elements`. NaN never matches. It has no derivative.
     ///
     /// ```
-    /// # use cotangent::{IsinOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::IsinOptions};
     /// let x = tensor!([1, 2, 3])?;
     /// assert_eq!(x.isin(&tensor!([2, 5])?)?.to_vec::<bool>()?, [false, true, false]);
     /// assert_eq!(x.isin_with(2, IsinOptions::new().invert(true))?.to_vec::<bool>()?, [true, false, true]);
@@ -365,8 +367,8 @@ impl Tensor {
             return Ok(none.expand(self.shape())?.contiguous()?.record_barrier("isin", &[self]));
         };
         let sorted = tested.detach().to_dtype(dtype)?.flatten(0, -1)?.sort(0)?.0;
-        let places = sorted.searchsorted(&elements)?.minimum(last)?;
-        let nearest = sorted.index_select(0, &places.flatten(0, -1)?)?.reshape(self.shape())?;
+        let positions = sorted.searchsorted(&elements)?.minimum(last)?;
+        let nearest = sorted.index_select(0, &positions.flatten(0, -1)?)?.reshape(self.shape())?;
         let found = if options.invert { nearest.ne(&elements)? } else { nearest.eq(&elements)? };
         Ok(found.record_barrier("isin", &[self, &tested]))
     }
@@ -375,7 +377,7 @@ impl Tensor {
     /// the index of its value, and the count of each.
     ///
     /// ```
-    /// # use cotangent::{UniqueOutputsOptions, tensor};
+    /// # use cotangent::{tensor, options::UniqueOutputsOptions};
     /// let found = tensor!([3, 1, 3])?.unique_outputs_with(UniqueOutputsOptions::new().return_counts(true))?;
     /// assert_eq!((found[0].to_vec::<i64>()?, found[1].to_vec::<i64>()?), (vec![1, 3], vec![1, 2]));
     /// # Ok::<(), cotangent::Error>(())

@@ -2,27 +2,28 @@
 
 use crate::autograd::BackwardContext;
 use crate::backend::kernel;
+use crate::layout::Dim;
 use crate::layout::resolve_dim_or_scalar;
 use crate::ops::index::gather::scatter;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::{DType, Dim, Result, Tensor};
+use crate::{DType, Result, Tensor};
 use smallvec::smallvec;
 
 options! {
     /// The options of [`Tensor::sort_with`] and [`Tensor::argsort_with`].
     ///
     /// ```
-    /// use cotangent::{SortOptions, tensor};
+    /// use cotangent::{tensor, options::SortOptions};
     /// let (values, _) = tensor!([1, 3, 2])?.sort_with(0, SortOptions::new().descending(true))?;
     /// assert_eq!(values.to_vec::<i64>()?, [3, 2, 1]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct SortOptions {
-        /// Whether the greatest come first.
+        /// Whether to sort in descending order.
         descending: bool = false,
-        /// Whether elements that are equal have to stay in their order. They always do.
+        /// Whether equal elements must keep their order. They always do.
         stable: bool = true,
     }
 }
@@ -34,7 +35,7 @@ impl Tensor {
     /// counts as the largest. The gradient returns to the original positions.
     ///
     /// ```
-    /// # use cotangent::{SortOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::SortOptions};
     /// let (values, indices) = tensor!([3.0, 1.0, 2.0])?.sort(0)?;
     /// assert_eq!(values.to_vec::<f32>()?, [1.0, 2.0, 3.0]);
     /// assert_eq!(indices.to_vec::<i64>()?, [1, 2, 0]);
@@ -76,7 +77,7 @@ impl Tensor {
     /// The indices that [`sort`](Self::sort) returns. It has no derivative.
     ///
     /// ```
-    /// # use cotangent::{SortOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::SortOptions};
     /// let x = tensor!([3.0, 1.0, 2.0])?;
     /// assert_eq!(x.argsort(0)?.to_vec::<i64>()?, [1, 2, 0]);
     /// assert_eq!(x.argsort_with(0, SortOptions::new().descending(true))?.to_vec::<i64>()?, [0, 2, 1]);

@@ -17,31 +17,31 @@ use crate::{DType, Result, Shape, Tensor};
 use smallvec::smallvec;
 
 options! {
-    /// The options of [`Tensor::linalg_cholesky_with`] and of those like it.
+    /// The options of [`linalg::cholesky_with`](crate::linalg::cholesky_with) and of those like it.
     ///
     /// ```
-    /// use cotangent::{CholeskyOptions, tensor};
-    /// let u = tensor!([[4.0, 2.0], [2.0, 2.0]])?.linalg_cholesky_with(CholeskyOptions::new().upper(true))?;
+    /// use cotangent::{linalg, options::CholeskyOptions, tensor};
+    /// let u = linalg::cholesky_with(&tensor!([[4.0, 2.0], [2.0, 2.0]])?, CholeskyOptions::new().upper(true))?;
     /// assert_eq!(u.to_vec::<f32>()?, [2.0, 1.0, 0.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct CholeskyOptions {
-        /// Whether upper triangles are meant, or else lower ones.
+        /// Whether the factors are upper triangular; otherwise lower.
         upper: bool = false,
     }
 }
 
 options! {
-    /// The options of [`Tensor::linalg_cholesky_ex_with`].
+    /// The options of [`linalg::cholesky_ex_with`](crate::linalg::cholesky_ex_with).
     ///
     /// ```
-    /// use cotangent::{CholeskyExOptions, tensor};
+    /// use cotangent::{linalg, options::CholeskyExOptions, tensor};
     /// let negative = tensor!([[-1.0]])?;
-    /// assert!(negative.linalg_cholesky_ex_with(CholeskyExOptions::new().check_errors(true)).is_err());
+    /// assert!(linalg::cholesky_ex_with(&negative, CholeskyExOptions::new().check_errors(true)).is_err());
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct CholeskyExOptions {
-        /// Whether upper triangles are meant, or else lower ones.
+        /// Whether the factors are upper triangular; otherwise lower.
         upper: bool = false,
         /// Whether a matrix that is not positive definite is an error.
         check_errors: bool = false,
@@ -49,10 +49,10 @@ options! {
 }
 
 fn not_positive(size: i32) -> String {
-    format!("is not positive definite: its leading part of size {size} is not")
+    format!("is not positive definite: the leading minor of order {size} is not positive")
 }
 
-/// The factors of the matrices, and what the factorization said.
+/// The factors of the matrices, and `info`.
 #[track_caller]
 fn factor(op: &'static str, x: &Tensor, upper: bool) -> Result<(Tensor, Tensor)> {
     square(op, x)?;
@@ -88,16 +88,15 @@ impl Tensor {
     /// Only one triangle of `A` is read. With the option `upper`, `A = Uᴴ · U`. The gradient is Hermitian.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let l = tensor!([[4.0, 2.0], [2.0, 2.0]])?.linalg_cholesky()?;
+    /// # use cotangent::{linalg, tensor};
+    /// let l = linalg::cholesky(&tensor!([[4.0, 2.0], [2.0, 2.0]])?)?;
     /// assert_eq!(l.to_vec::<f32>()?, [2.0, 0.0, 1.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If a matrix is not positive definite or not square, or the elements are not `f32`, `f64` or complex.
-    #[doc(alias = "cholesky")]
-    #[op(autocast_cpu = f32, samples = cholesky_samples, errors = cholesky_errors, aliases = ["cholesky"], full_precision, tolerance = 100.0, batch)]
+    #[op(function = linalg, autocast_cpu = f32, samples = cholesky_samples, errors = cholesky_errors, aliases = ["cholesky"], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_cholesky(&self, options: impl Into<CholeskyOptions>) -> Result<Tensor> {
         const OP: &str = "linalg_cholesky";
         let (l, info) = factor(OP, self, options.upper)?;
@@ -105,20 +104,20 @@ impl Tensor {
         Ok(l)
     }
 
-    /// [`linalg_cholesky`](Self::linalg_cholesky), and for each matrix 0 or, if it is not positive definite, the order
+    /// [`linalg::cholesky`](crate::linalg::cholesky), and for each matrix 0 or, if it is not positive definite, the order
     /// of its first leading minor that is not. The factor of such a matrix is meaningless.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let (_, info) = tensor!([[1.0, 0.0], [0.0, -1.0]])?.linalg_cholesky_ex()?;
+    /// # use cotangent::{linalg, tensor};
+    /// let (_, info) = linalg::cholesky_ex(&tensor!([[1.0, 0.0], [0.0, -1.0]])?)?;
     /// assert_eq!(info.item::<i32>()?, 2);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As for [`linalg_cholesky`](Self::linalg_cholesky), of matrices that are not positive definite only with `check_errors`.
-    #[doc(alias = "cholesky_ex")]
-    #[op(autocast_cpu = f32, samples = cholesky_samples, errors = cholesky_ex_errors, outputs = [l, info], full_precision, tolerance = 100.0, batch)]
+    /// As for [`linalg::cholesky`](crate::linalg::cholesky); a matrix that is not positive definite is an error only with
+    /// `check_errors`.
+    #[op(function = linalg, autocast_cpu = f32, samples = cholesky_samples, errors = cholesky_ex_errors, outputs = [l, info], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_cholesky_ex(&self, options: impl Into<CholeskyExOptions>) -> Result<(Tensor, Tensor)> {
         const OP: &str = "linalg_cholesky_ex";
         let (l, info) = factor(OP, self, options.upper)?;
@@ -148,13 +147,8 @@ impl Tensor {
         let (rows, _) = sizes(OP, self)?;
         if rows != n || self.dtype() != L.dtype() {
             let (l, b) = (L.shape(), self.shape());
-            bail!(
-                Shape,
-                OP,
-                "factors of {} in {l:?} do not fit right-hand sides of {} in {b:?}",
-                L.dtype(),
-                self.dtype()
-            );
+            let (dl, db) = (L.dtype(), self.dtype());
+            bail!(Shape, OP, "input must be {dl} with {n} rows for L of shape {l:?}, got {db} of shape {b:?}");
         }
         if options.upper {
             triangular(L, &triangular(&mh(L)?, self, false, false)?, true, false)
@@ -201,17 +195,17 @@ fn cholesky_samples() -> Result<Vec<Sample>> {
 fn cholesky_errors() -> Result<Vec<ErrorCase>> {
     let mut all = square_errors()?;
     let indefinite = Tensor::from_vec(vec![1.0, 2.0, 2.0, 1.0], [2, 2])?;
-    all.push(error!["not positive definite", "size 2"; sample![&indefinite]]);
+    all.push(error!["not positive definite", "order 2"; sample![&indefinite]]);
     let batch = Tensor::stack(&[identity(2, &indefinite)?, indefinite], 0)?;
-    all.push(error!["one of a batch", "matrix [1]", "size 2"; sample![batch]]);
-    all.push(error!["NaN", "size 1"; sample![Tensor::full_with([2, 2], f64::NAN, DType::F64)?]]);
+    all.push(error!["one of a batch", "matrix [1]", "order 2"; sample![batch]]);
+    all.push(error!["NaN", "order 1"; sample![Tensor::full_with([2, 2], f64::NAN, DType::F64)?]]);
     Ok(all)
 }
 
 fn cholesky_ex_errors() -> Result<Vec<ErrorCase>> {
     let mut all = square_errors()?;
     let negative = Tensor::full_with([1, 1], -1.0, DType::F64)?;
-    all.push(error!["not positive definite", "size 1"; sample![negative; check_errors = true]]);
+    all.push(error!["not positive definite", "order 1"; sample![negative; check_errors = true]]);
     Ok(all)
 }
 

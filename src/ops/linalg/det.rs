@@ -10,6 +10,7 @@ use crate::ops::sample::{Sample, normal, sample};
 use crate::{DType, Device, Result, Tensor};
 use smallvec::smallvec;
 
+/// # Determinants
 #[ops]
 impl Tensor {
     /// The determinant of square matrices. Singular matrices have derivatives, too.
@@ -67,7 +68,7 @@ impl Tensor {
         let [sign, log] = Tensor::record_joint([sign, log], "slogdet", &[self], |save| {
             let (x, sign) = (save.save(self), save.save_output_at(0));
             move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
-                // Of complex numbers the sign changes, too: by i times its angle.
+                // A complex sign e^(iθ) has a derivative, too: i · e^(iθ) · dθ.
                 let turning = match &cotangents[0] {
                     Some(g) if g.dtype().is_complex() => Some(g.mul(&ctx.output_at(0, &sign)?.conj()?)?.imag()?),
                     _ => None,
@@ -109,7 +110,7 @@ impl Tensor {
     }
 }
 
-/// Whether the inverse of a matrix with these pivots has no digit to rely on, for one of a batch.
+/// Whether any matrix of the batch, with these pivots, is so close to singular that no digit of its inverse is reliable.
 fn nearly_singular(diagonal: &Tensor) -> Result<bool> {
     if diagonal.numel() == 0 {
         return Ok(false);
@@ -119,7 +120,7 @@ fn nearly_singular(diagonal: &Tensor) -> Result<bool> {
     any(&least.le(&most.mul(8.0 * epsilon(diagonal) * n as f64)?)?.mul(&most.lt(f64::INFINITY)?)?)
 }
 
-/// The determinant times the inverse of each matrix `A`, which singular ones have, too, with all derivatives.
+/// The adjugate of each matrix `A`, `det(A) · A⁻¹`, with all derivatives. Singular matrices have one, too.
 ///
 /// `B = A + U·C·Vᴴ` is far from singular: `U` and `V` are the singular vectors of small singular values, `C` is as large as the
 /// largest one, and all three are constants. With `M = I - Vᴴ·B⁻¹·U·C`, which is as large as these singular values are many,
@@ -128,7 +129,7 @@ fn adjugate(a: &Tensor) -> Result<Tensor> {
     let (u, s, vh) = a.detach().linalg_svd()?;
     let n = s.shape()[s.rank() - 1];
     let most = s.narrow(-1, 0, 1)?;
-    // B is then as well conditioned as that, and loses a third of the digits at most.
+    // The condition number of B is then at most ε^(-1/3), so that at most a third of the digits is lost.
     let small = s.le(&most.mul(epsilon(a).cbrt())?)?;
     let many = small.to_dtype(DType::I64)?.sum(-1)?.all_examples()?.max(..)?.to_device(Device::Cpu)?.item::<i64>()?;
     let many = (many as usize).max(1);
@@ -159,7 +160,7 @@ fn small_adjugate(m: &Tensor) -> Result<(Tensor, Tensor)> {
     Ok((factor.mul(-sign)?, coefficient.mul(sign)?))
 }
 
-/// 1 for an even number of exchanges of rows, -1 for an odd one.
+/// 1 for an even number of row exchanges, -1 for an odd one.
 fn parity(pivots: &Tensor, dtype: DType) -> Result<Tensor> {
     let n = pivots.shape()[pivots.rank() - 1];
     let own = Tensor::arange_with(1, n as i64 + 1, (DType::I32, pivots.device()))?;
@@ -169,7 +170,7 @@ fn parity(pivots: &Tensor, dtype: DType) -> Result<Tensor> {
 
 fn det_samples() -> Result<Vec<Sample>> {
     let mut all = square_samples()?;
-    // Singular ones, of one rank less, of two, and without any, beside a regular one.
+    // Singular matrices of rank n - 1, n - 2 and 0, and a regular one.
     let singular = Tensor::from_vec(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0], [3, 3])?;
     let line = normal([3, 1], 1)?.matmul(&normal([1, 3], 2)?)?;
     let none = Tensor::zeros_with([3, 3], DType::F64)?;

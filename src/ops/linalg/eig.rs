@@ -10,10 +10,11 @@ use crate::ops::linalg::solve::{regular, square_errors};
 use crate::ops::linalg::spectral::{gaps, turned};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
-use crate::{DType, Result, SortOptions, Tensor};
+use crate::options::SortOptions;
+use crate::{DType, Result, Tensor};
 use smallvec::smallvec;
 
-/// Eigenvalues and, if they are wanted, eigenvectors, outside the graph: complex, and in the order that [`order`] gives.
+/// Complex eigenvalues and, if `vectors`, eigenvectors, in the order of [`order`], outside the graph.
 fn eigen(op: &'static str, x: &Tensor, vectors: bool) -> Result<(Tensor, Option<Tensor>)> {
     let n = square(op, x)?;
     full_precision(op, x)?;
@@ -39,14 +40,14 @@ fn eigen(op: &'static str, x: &Tensor, vectors: bool) -> Result<(Tensor, Option<
     Ok((w.gather(-1, &order)?, v))
 }
 
-/// The places of complex numbers by their real parts, and where these are equal with the greatest imaginary part first.
+/// The indices that sort complex numbers by real part; equal ones by descending imaginary part.
 fn order(w: &Tensor) -> Result<Tensor> {
     let first = w.imag()?.argsort_with(-1, SortOptions::new().descending(true))?;
     first.gather(-1, &w.real()?.gather(-1, &first)?.argsort(-1)?)
 }
 
-/// Eigenvectors of real matrices as complex numbers: of each pair of eigenvalues the kernel has given the parts of the first
-/// one's vector, that with the positive imaginary part, as two columns.
+/// Eigenvectors of real matrices as complex numbers. For each pair of conjugate eigenvalues the kernel returns two columns: the
+/// real and imaginary parts of the eigenvector whose eigenvalue has a positive imaginary part.
 fn unpacked(v: &Tensor, w: &Tensor) -> Result<Tensor> {
     if v.dtype().is_complex() {
         return Ok(v.clone());
@@ -65,8 +66,8 @@ impl Tensor {
     /// The largest element of each eigenvector is positive, which makes the derivative unique.
     ///
     /// ```
-    /// # use cotangent::{Complex, tensor};
-    /// let (values, vectors) = tensor!([[0.0, -1.0], [1.0, 0.0]])?.linalg_eig()?;
+    /// # use cotangent::{linalg, tensor, Complex};
+    /// let (values, vectors) = linalg::eig(&tensor!([[0.0, -1.0], [1.0, 0.0]])?)?;
     /// assert!((values.to_vec::<Complex<f32>>()?[0] - Complex::<f32>::I).abs() < 1e-6);
     /// assert_eq!(vectors.shape(), [2, 2]);
     /// # Ok::<(), cotangent::Error>(())
@@ -74,9 +75,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If a matrix is not square or has elements that are not finite, or the elements are not `f32`, `f64` or complex. The
-    /// derivative of vectors is refused where two eigenvalues are the same.
-    #[doc(alias = "eig")]
-    #[op(autocast_cpu = f32, samples = eig_samples, errors = eig_errors, outputs = [eigenvalues, eigenvectors], aliases = ["eig"], full_precision, tolerance = 1000.0, batch)]
+    /// derivative of eigenvectors is refused if two eigenvalues are equal.
+    #[op(function = linalg, autocast_cpu = f32, samples = eig_samples, errors = eig_errors, outputs = [eigenvalues, eigenvectors], aliases = ["eig"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_eig(&self) -> Result<(Tensor, Tensor)> {
         let (w, v) = recorded("linalg_eig", self)?;
         Ok((w, turned(&v, &[])?.swap_remove(0)))
@@ -85,17 +85,16 @@ impl Tensor {
     /// The eigenvalues of square matrices, complex and ascending by real part.
     ///
     /// ```
-    /// # use cotangent::{Complex, tensor};
-    /// let values = tensor!([[2.0, 1.0], [0.0, 1.0]])?.linalg_eigvals()?;
+    /// # use cotangent::{linalg, tensor, Complex};
+    /// let values = linalg::eigvals(&tensor!([[2.0, 1.0], [0.0, 1.0]])?)?;
     /// assert_eq!(values.to_vec::<Complex<f32>>()?, [Complex::new(1.0, 0.0), Complex::new(2.0, 0.0)]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As for [`linalg_eig`](Self::linalg_eig); there is a derivative also where two eigenvalues are the same, as long as there
-    /// are as many eigenvectors.
-    #[doc(alias = "eigvals")]
-    #[op(autocast_cpu = f32, samples = eig_samples, errors = eig_errors, aliases = ["eigvals"], full_precision, tolerance = 1000.0, batch)]
+    /// As for [`linalg::eig`](crate::linalg::eig); the derivative exists for equal eigenvalues, too, if the matrix is
+    /// diagonalizable.
+    #[op(function = linalg, autocast_cpu = f32, samples = eig_samples, errors = eig_errors, aliases = ["eigvals"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_eigvals(&self) -> Result<Tensor> {
         if crate::autograd::is_grad_enabled() && self.requires_grad() {
             return Ok(recorded("linalg_eigvals", self)?.0);
@@ -104,7 +103,7 @@ impl Tensor {
     }
 }
 
-/// Eigenvalues and eigenvectors with their derivative. That of a vector is one without a change of its phase.
+/// Eigenvalues and eigenvectors with their derivatives. That of an eigenvector leaves its phase unchanged.
 #[track_caller]
 fn recorded(op: &'static str, x: &Tensor) -> Result<(Tensor, Tensor)> {
     let (w, v) = eigen(op, &x.detach(), true)?;

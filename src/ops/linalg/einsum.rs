@@ -1,4 +1,4 @@
-//! Contractions of several tensors: Einstein's sums, and what is written with them.
+//! Tensor contractions: `einsum`, `tensordot` and `multi_dot`.
 
 use crate::error::{bail, err};
 use crate::layout::resolve_dim;
@@ -6,13 +6,13 @@ use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample};
 use crate::ops::{Arg, ArgKind, FromArg, ops};
 use crate::{Result, Tensor};
 
-/// A name for a dimension: the code of a letter or, for those that an ellipsis stands for, [`ELLIPSIS`] and more.
+/// The label of a dimension: the code of a letter or, for dimensions of an ellipsis, a number from [`ELLIPSIS`] on.
 type Label = u32;
 
-/// The last dimension that an ellipsis stands for; the one before it is the next, and so on.
+/// The label of the last dimension of an ellipsis. The dimension before it has the next number, and so on.
 const ELLIPSIS: Label = 1 << 16;
 
-/// A tensor and the names of its dimensions.
+/// A tensor and the labels of its dimensions.
 struct Named {
     x: Tensor,
     labels: Vec<Label>,
@@ -23,7 +23,7 @@ fn text(label: Label) -> String {
 }
 
 impl Named {
-    /// With no label twice: where one was, the diagonal.
+    /// Replaces dimensions with the same label by their diagonal.
     fn distinct(mut self, op: &'static str) -> Result<Named> {
         let twice = |labels: &[Label]| {
             (0..labels.len()).find_map(|i| Some((i, i + 1 + labels[i + 1..].iter().position(|&l| l == labels[i])?)))
@@ -32,7 +32,7 @@ impl Named {
             let (a, b, label) = (self.x.shape()[i], self.x.shape()[j], self.labels[i]);
             if a != b {
                 let (name, shape) = (text(label), self.x.shape());
-                bail!(Shape, op, "{name} stands for sizes {a} and {b} of one tensor of shape {shape:?}");
+                bail!(Shape, op, "dimensions named {name} must have equal sizes, got {a} and {b} in shape {shape:?}");
             }
             self.x = self.x.diagonal(0, i, j)?;
             self.labels.remove(j);
@@ -46,22 +46,22 @@ impl Named {
         self.labels.iter().position(|&l| l == label).map_or(1, |at| self.x.shape()[at])
     }
 
-    /// Without some dimensions, which are added up.
+    /// Sums over the dimensions whose labels are `gone`.
     fn summed(self, gone: impl Fn(Label) -> bool) -> Result<Named> {
         let dims: Vec<usize> = (0..self.labels.len()).filter(|&d| gone(self.labels[d])).collect();
         if dims.is_empty() {
             return Ok(self);
         }
-        // A sum over dimensions of size 1 is the tensor itself, in another shape.
+        // A sum over dimensions of size 1 only changes the shape.
         let ones = dims.iter().all(|&d| self.x.shape()[d] == 1);
         let x = if ones { self.x.squeeze(&dims[..])? } else { self.x.sum(&dims[..])?.to_dtype(self.x.dtype())? };
         Ok(Named { x, labels: self.labels.into_iter().filter(|&l| !gone(l)).collect() })
     }
 
-    /// The dimensions in an order that names each of them once.
+    /// Permutes the dimensions to the given order of labels.
     fn in_order(&self, order: &[Label]) -> Result<Tensor> {
-        let place = |label: &Label| self.labels.iter().position(|l| l == label);
-        let dims: Vec<usize> = order.iter().filter_map(place).collect();
+        let position = |label: &Label| self.labels.iter().position(|l| l == label);
+        let dims: Vec<usize> = order.iter().filter_map(position).collect();
         if dims.iter().enumerate().all(|(to, &from)| to == from) {
             Ok(self.x.clone())
         } else {
@@ -69,7 +69,7 @@ impl Named {
         }
     }
 
-    /// The sum over products with another, of what both have and `kept` does not.
+    /// The product with another tensor, summed over the labels that both have, except those that are `kept`.
     fn times(&self, other: &Named, kept: impl Fn(Label) -> bool) -> Result<Named> {
         let shared = |l: &&Label| other.labels.contains(l);
         let batch: Vec<Label> = self.labels.iter().filter(shared).filter(|l| kept(**l)).copied().collect();
@@ -98,7 +98,7 @@ impl Named {
     }
 }
 
-/// The sum over all products, of the dimensions that are not in `output`. Sizes of 1 broadcast.
+/// The product of all operands, summed over the labels that are not in `output`. Sizes of 1 broadcast.
 #[track_caller]
 fn contract(op: &'static str, operands: Vec<Named>, output: &[Label]) -> Result<Tensor> {
     let mut all = operands.into_iter().map(|named| named.distinct(op)).collect::<Result<Vec<_>>>()?;
@@ -109,14 +109,14 @@ fn contract(op: &'static str, operands: Vec<Named>, output: &[Label]) -> Result<
                 None => sizes.push((label, size)),
                 Some((_, known)) if *known == 1 => *known = size,
                 Some((_, known)) if size != 1 && size != *known => {
-                    bail!(Shape, op, "{} stands for sizes {known} and {size}, which do not broadcast", text(label))
+                    bail!(Shape, op, "sizes {known} and {size} of dimensions named {} do not broadcast", text(label))
                 }
                 Some(_) => {}
             }
         }
     }
     let full = |label: Label| sizes.iter().find(|(known, _)| *known == label).map_or(1, |&(_, size)| size);
-    // What is repeated along a dimension does without it.
+    // Dimensions of size 1 that broadcast are removed.
     all = all
         .into_iter()
         .map(|named| {
@@ -129,7 +129,7 @@ fn contract(op: &'static str, operands: Vec<Named>, output: &[Label]) -> Result<
             let others = all.iter().enumerate().filter(|(at, _)| !but.contains(at));
             output.contains(&label) || others.flat_map(|(_, named)| &named.labels).any(|&l| l == label)
         };
-        // What only one tensor has is added up first.
+        // Labels of only one tensor are summed first.
         if let Some(at) = (0..all.len()).find(|&at| all[at].labels.iter().any(|&l| !elsewhere(l, &[at]))) {
             let gone: Vec<Label> = all[at].labels.iter().copied().filter(|&l| !elsewhere(l, &[at])).collect();
             let named = all.swap_remove(at);
@@ -150,13 +150,13 @@ fn contract(op: &'static str, operands: Vec<Named>, output: &[Label]) -> Result<
         all.remove(j);
         all[i] = product;
     }
-    let Some(last) = all.pop() else { bail!(Value, op, "there are no tensors") };
+    let Some(last) = all.pop() else { bail!(Value, op, "expected at least 1 tensor, got 0") };
     let last = last.summed(|label| !output.contains(&label))?;
     last.in_order(output)
 }
 
-/// The labels of an equation's part, for a tensor of this rank; `None` where it is the result, whose ellipsis stands for
-/// `wide` dimensions.
+/// The labels of one part of an equation, for a tensor of this rank. For the result the rank is `None`, and an ellipsis stands
+/// for `wide` dimensions.
 fn labels(op: &'static str, part: &str, rank: Option<usize>, wide: usize) -> Result<Vec<Label>> {
     let wrong = |why: String| err!(Value, op, "{part:?} {why}");
     let letters: Vec<char> = part.chars().filter(|c| !c.is_whitespace()).collect();
@@ -172,27 +172,25 @@ fn labels(op: &'static str, part: &str, rank: Option<usize>, wide: usize) -> Res
                     None => wide,
                     Some(rank) => rank
                         .checked_sub(named)
-                        .ok_or_else(|| wrong(format!("names {named} dimensions of a tensor that has {rank}")))?,
+                        .ok_or_else(|| wrong(format!("must name at most {rank} dimensions, got {named}")))?,
                 };
                 labels.extend((0..count as Label).rev().map(|d| ELLIPSIS + d));
             }
-            other => return Err(wrong(format!("has {other:?} where a letter or one ellipsis should be"))),
+            other => return Err(wrong(format!("must be letters and at most one ellipsis, got {other:?}"))),
         }
         at += 1;
     }
     match rank {
-        Some(rank) if labels.len() != rank => {
-            Err(wrong(format!("names {} dimensions of a tensor that has {rank}", labels.len())))
-        }
+        Some(rank) if labels.len() != rank => Err(wrong(format!("must name {rank} dimensions, got {}", labels.len()))),
         _ => Ok(labels),
     }
 }
 
-/// Which dimensions [`Tensor::tensordot`] adds up: so many of the last of one tensor and of the first of the other, or these
-/// of one and those of the other.
+/// The dimensions that [`Tensor::tensordot`] contracts: the last `n` of the first tensor with the first `n` of the second, or
+/// given pairs.
 ///
 /// ```
-/// use cotangent::{Tensor, TensordotDims};
+/// use cotangent::{Tensor, options::TensordotDims};
 /// let (a, b) = (Tensor::ones([2, 3, 4])?, Tensor::ones([4, 3])?);
 /// assert_eq!(a.tensordot(&b, TensordotDims::Pairs(vec![(1, 1), (2, 0)]))?.shape(), [2]);
 /// assert_eq!(a.tensordot(&b, ([1, 2], [1, 0]))?.shape(), [2]);
@@ -200,9 +198,9 @@ fn labels(op: &'static str, part: &str, rank: Option<usize>, wide: usize) -> Res
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TensordotDims {
-    /// So many.
+    /// The number of dimensions `n`.
     Count(usize),
-    /// Pairs of a dimension of each.
+    /// Pairs of a dimension of the first tensor and one of the second.
     Pairs(Vec<(isize, isize)>),
 }
 
@@ -214,7 +212,7 @@ impl From<usize> for TensordotDims {
 
 impl From<i32> for TensordotDims {
     fn from(count: i32) -> TensordotDims {
-        // More than any tensor has, so that it is refused.
+        // A negative number becomes one that is too large, which is refused.
         TensordotDims::Count(usize::try_from(count).unwrap_or(usize::MAX))
     }
 }
@@ -225,7 +223,7 @@ impl<const N: usize> From<([isize; N], [isize; N])> for TensordotDims {
     }
 }
 
-/// As data: a number, or the dimensions of the one tensor and then those of the other.
+/// As an argument: a number, or the dimensions of the first tensor and then those of the second.
 impl<'a> FromArg<'a> for TensordotDims {
     const KIND: ArgKind = ArgKind::Ints;
 
@@ -251,7 +249,7 @@ impl From<TensordotDims> for Arg {
     }
 }
 
-/// # Contractions
+/// # Einsum and tensor contractions
 #[ops]
 impl Tensor {
     /// The Einstein summation of an equation. Letters name the dimensions of each tensor and, after `->`, those of the
@@ -269,7 +267,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the equation is not one, does not fit the tensors, or a letter stands for different sizes.
+    /// If the equation is malformed or does not fit the tensors, or a letter stands for different sizes.
     #[op(autocast = lower, samples = einsum_samples, errors = einsum_errors)]
     pub fn einsum(equation: &str, operands: &[impl AsRef<Tensor>]) -> Result<Tensor> {
         const OP: &str = "einsum";
@@ -279,7 +277,7 @@ impl Tensor {
         };
         let parts: Vec<&str> = inputs.split(',').collect();
         if parts.len() != operands.len() {
-            bail!(Value, OP, "{equation:?} is about {} tensors, not {}", parts.len(), operands.len());
+            bail!(Value, OP, "expected {} tensors for {equation:?}, got {}", parts.len(), operands.len());
         }
         let mut named = Vec::new();
         for (part, x) in parts.iter().zip(operands) {
@@ -298,10 +296,15 @@ impl Tensor {
         };
         for (at, &label) in output.iter().enumerate() {
             if output[..at].contains(&label) {
-                bail!(Value, OP, "{equation:?} has {} twice in the result", text(label));
+                bail!(Value, OP, "the result must name each dimension once, got {} twice in {equation:?}", text(label));
             }
             if !all().any(|l| l == label) {
-                bail!(Value, OP, "{equation:?} has {} in the result, which no tensor has", text(label));
+                bail!(
+                    Value,
+                    OP,
+                    "the result must name dimensions of the operands, got {} in {equation:?}",
+                    text(label)
+                );
             }
         }
         contract(OP, named, &output)
@@ -330,7 +333,7 @@ impl Tensor {
             }
             TensordotDims::Count(count) => {
                 let (a, b) = (self.shape(), other.shape());
-                bail!(Index, OP, "{a:?} and {b:?} do not both have {count} dimensions to add up")
+                bail!(Index, OP, "cannot contract {count} dimensions of {a:?} and {b:?}")
             }
         };
         let rank = self.rank() as Label;
@@ -346,7 +349,7 @@ impl Tensor {
             let (m, n) = (self.shape()[a], other.shape()[b]);
             if m != n && m != 1 && n != 1 {
                 let (x, y) = (self.shape(), other.shape());
-                bail!(Shape, OP, "dimension {a} of {x:?} and {b} of {y:?} have sizes {m} and {n}");
+                bail!(Shape, OP, "cannot contract dimension {a} of {x:?} with {b} of {y:?}: sizes {m} and {n} differ");
             }
             (ours[a], theirs[b]) = (label, label);
             gone.push(label);
@@ -360,22 +363,21 @@ impl Tensor {
     /// the last a column vector.
     ///
     /// ```
-    /// # use cotangent::Tensor;
+    /// # use cotangent::{linalg, Tensor};
     /// let all = [Tensor::ones([10, 100])?, Tensor::ones([100, 5])?, Tensor::ones([5, 50])?];
-    /// assert_eq!(Tensor::linalg_multi_dot(&all)?.shape(), [10, 50]);
+    /// assert_eq!(linalg::multi_dot(&all)?.shape(), [10, 50]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If there is no tensor or only one, one is not a matrix, or inner sizes differ.
-    #[doc(alias = "multi_dot")]
     #[doc(alias = "chain_matmul")]
-    #[op(autocast = lower, samples = multi_dot_samples, errors = multi_dot_errors, aliases = ["multi_dot", "chain_matmul"])]
+    #[op(function = linalg, autocast = lower, samples = multi_dot_samples, errors = multi_dot_errors, aliases = ["multi_dot", "chain_matmul"])]
     pub fn linalg_multi_dot(tensors: &[impl AsRef<Tensor>]) -> Result<Tensor> {
         const OP: &str = "linalg_multi_dot";
         let last = tensors.len().saturating_sub(1);
         if last == 0 {
-            bail!(Value, OP, "{} tensors: at least 2 are needed", tensors.len());
+            bail!(Value, OP, "expected at least 2 tensors, got {}", tensors.len());
         }
         let mut all = Vec::new();
         for (at, x) in tensors.iter().enumerate() {
@@ -383,7 +385,7 @@ impl Tensor {
                 2 => (*x).clone(),
                 1 if at == 0 => x.unsqueeze(0)?,
                 1 if at == last => x.unsqueeze(1)?,
-                _ => bail!(Shape, OP, "tensor {at} of shape {:?} is not a matrix", x.shape()),
+                _ => bail!(Shape, OP, "tensor {at} must be a matrix, got shape {:?}", x.shape()),
             });
         }
         let mut sizes = vec![all[0].shape()[0]];
@@ -404,7 +406,7 @@ impl Tensor {
     }
 }
 
-/// Where each product `i..=j` of matrices of `sizes[i]` by `sizes[i + 1]` is best cut in two.
+/// The best place to split each product `i..=j` of matrices of `sizes[i]` by `sizes[i + 1]`.
 fn order(sizes: &[usize]) -> Vec<Vec<usize>> {
     let n = sizes.len() - 1;
     let (mut cost, mut cut) = (vec![vec![0.0_f64; n]; n], vec![vec![0; n]; n]);
@@ -421,7 +423,7 @@ fn order(sizes: &[usize]) -> Vec<Vec<usize>> {
     cut
 }
 
-/// The product `i..=j`. As many calls are open at a time as there are matrices at most.
+/// The product `i..=j`. The recursion is at most as deep as there are matrices.
 #[track_caller]
 fn chain(all: &[Tensor], cut: &[Vec<usize>], i: usize, j: usize) -> Result<Tensor> {
     if i == j {
@@ -469,16 +471,16 @@ fn einsum_samples() -> Result<Vec<Sample>> {
 fn einsum_errors() -> Result<Vec<ErrorCase>> {
     let x = || normal([2, 3], 1);
     Ok(vec![
-        error!["too few tensors", "2 tensors, not 1"; sample!["ij,jk", vec![x()?]]],
-        error!["no tensors", "1 tensors, not 0"; sample!["", Vec::<Tensor>::new()]],
-        error!["too many letters", "\"ijk\"", "3 dimensions", "has 2"; sample!["ijk", vec![x()?]]],
-        error!["too many letters beside an ellipsis", "has 2"; sample!["ijk...", vec![x()?]]],
-        error!["sizes", "j stands for sizes 3 and 2"; sample!["ij,jk", vec![x()?, x()?]]],
-        error!["a diagonal", "i stands for sizes 2 and 3"; sample!["ii", vec![x()?]]],
+        error!["too few tensors", "2 tensors", "got 1"; sample!["ij,jk", vec![x()?]]],
+        error!["no tensors", "1 tensors", "got 0"; sample!["", Vec::<Tensor>::new()]],
+        error!["too many letters", "\"ijk\"", "2 dimensions", "got 3"; sample!["ijk", vec![x()?]]],
+        error!["too many letters with an ellipsis", "at most 2", "got 3"; sample!["ijk...", vec![x()?]]],
+        error!["sizes", "sizes 3 and 2", "named j"; sample!["ij,jk", vec![x()?, x()?]]],
+        error!["a diagonal", "named i", "2 and 3"; sample!["ii", vec![x()?]]],
         error!["no letter", "'1'"; sample!["i1", vec![x()?]]],
         error!["two ellipses", "'.'"; sample!["......", vec![x()?]]],
         error!["twice in the result", "i twice"; sample!["ij->ii", vec![x()?]]],
-        error!["not in a tensor", "k in the result"; sample!["ij->ik", vec![x()?]]],
+        error!["not in a tensor", "got k"; sample!["ij->ik", vec![x()?]]],
         error!["two arrows", "'-'"; sample!["ij->i->j", vec![x()?]]],
     ])
 }
@@ -528,8 +530,8 @@ fn multi_dot_samples() -> Result<Vec<Sample>> {
 fn multi_dot_errors() -> Result<Vec<ErrorCase>> {
     let x = || normal([2, 3], 1);
     Ok(vec![
-        error!["one tensor", "1 tensors"; sample![vec![x()?]]],
-        error!["no tensor", "0 tensors"; sample![Vec::<Tensor>::new()]],
+        error!["one tensor", "got 1"; sample![vec![x()?]]],
+        error!["no tensor", "got 0"; sample![Vec::<Tensor>::new()]],
         error!["sizes", "[2, 3]", "3 and 2"; sample![vec![x()?, x()?]]],
         error!["a vector between", "tensor 1", "[3]"; sample![vec![x()?, normal([3], 1)?, normal([3], 2)?]]],
     ])

@@ -4,18 +4,18 @@
 #![allow(non_snake_case)]
 
 use crate::autograd::{BackwardContext, is_grad_enabled};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
+use crate::layout::Dims;
 use crate::layout::resolve_dims;
 use crate::ops::linalg::cholesky::positive;
 use crate::ops::linalg::common::{any, count, floats, full_precision, identity, mh, sizes, square};
 use crate::ops::linalg::solve::{regular, square_errors, square_samples};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
-use crate::{DType, Dims, Result, Tensor, keepdim};
+use crate::{DType, Result, Tensor, keepdim};
 use smallvec::smallvec;
 
-/// # Functions of matrices
+/// # Matrix functions
 #[ops]
 impl Tensor {
     /// The `n`-th power of square matrices. A negative `n` inverts them first.
@@ -36,7 +36,7 @@ impl Tensor {
         const OP: &str = "matrix_power";
         let size = square(OP, self)?;
         if self.dtype() == DType::Bool {
-            bail!(DType, OP, "not defined for {}", self.dtype());
+            bail!(DType, OP, "input must be numeric, got {}", self.dtype());
         }
         if n == 0 {
             // The identity, with a derivative of zero.
@@ -80,7 +80,7 @@ impl Tensor {
         const OP: &str = "matrix_exp";
         let n = square(OP, self)?;
         floats(OP, self)?;
-        let wide = if self.dtype().is_complex() { self.clone() } else { self.to_dtype(compute_dtype(self.dtype()))? };
+        let wide = if self.dtype().is_complex() { self.clone() } else { self.to_dtype(self.dtype().compute_dtype())? };
         let value = exponential(&wide.detach())?.record(OP, &[&wide], |save| {
             let x = save.save(&wide);
             move |_: &BackwardContext, g: &Tensor| {
@@ -98,18 +98,17 @@ impl Tensor {
     /// The principal square root of Hermitian, positive definite matrices. Only the lower triangles are read.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let y = tensor!([[4.0, 0.0], [0.0, 9.0]])?.linalg_matrix_sqrth()?;
+    /// # use cotangent::{linalg, tensor};
+    /// let y = linalg::matrix_sqrth(&tensor!([[4.0, 0.0], [0.0, 9.0]])?)?;
     /// assert!(y.allclose(&tensor!([[2.0, 0.0], [0.0, 3.0]])?)?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If a matrix is not square or has elements that are not finite, or the elements are not `f32`, `f64` or complex. Where two
-    /// eigenvalues are the same there is no second derivative.
-    #[doc(alias = "matrix_sqrth")]
+    /// If a matrix is not square or has elements that are not finite, or the elements are not `f32`, `f64` or complex. There is no
+    /// second derivative if two eigenvalues are equal.
     #[doc(alias = "sqrtm")]
-    #[op(autocast = f32, samples = sqrth_samples, errors = square_errors, aliases = ["matrix_sqrth"], full_precision, tolerance = 1000.0, batch)]
+    #[op(function = linalg, autocast = f32, samples = sqrth_samples, errors = square_errors, aliases = ["matrix_sqrth"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_matrix_sqrth(&self) -> Result<Tensor> {
         const OP: &str = "linalg_matrix_sqrth";
         let root = |x: &Tensor| {
@@ -120,7 +119,7 @@ impl Tensor {
         v.mul(&s.unsqueeze(-2)?)?.matmul(&mh(&v)?)?.record(OP, &[self], |save| {
             let (x, s, v) = (save.save(self), save.save(&s), save.save(&v));
             move |_: &BackwardContext, g: &Tensor| {
-                // X · dX + dX · X = dA, which is a division in the basis of eigenvectors.
+                // X · dX + dX · X = dA: a division in the basis of eigenvectors.
                 let (s, v) = if is_grad_enabled() { root(&x)? } else { (s.clone(), v.clone()) };
                 Ok(smallvec![Some(sylvester(&s, &v, &g.add(&mh(g)?)?.mul(0.5)?)?)])
             }
@@ -131,8 +130,8 @@ impl Tensor {
     /// columns, and `H` is Hermitian and positive semidefinite.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let (u, h) = tensor!([[0.0, -2.0], [3.0, 0.0]])?.linalg_polar()?;
+    /// # use cotangent::{linalg, tensor};
+    /// let (u, h) = linalg::polar(&tensor!([[0.0, -2.0], [3.0, 0.0]])?)?;
     /// assert!(u.allclose_with(&tensor!([[0.0, -1.0], [1.0, 0.0]])?, (1e-5, 1e-5))?);
     /// assert!(h.allclose_with(&tensor!([[3.0, 0.0], [0.0, 2.0]])?, (1e-5, 1e-5))?);
     /// # Ok::<(), cotangent::Error>(())
@@ -140,14 +139,19 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are fewer rows than columns, elements are not finite, or are not `f32`, `f64` or complex. The derivative is refused
-    /// where columns depend on each other, and the second one where two singular values are the same.
-    #[op(autocast_cpu = f32, samples = polar_samples, errors = polar_errors, outputs = [u, h], full_precision, tolerance = 1000.0, batch)]
+    /// if columns are linearly dependent, and the second derivative if two singular values are equal.
+    #[op(function = linalg, autocast_cpu = f32, samples = polar_samples, errors = polar_errors, outputs = [u, h], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_polar(&self) -> Result<(Tensor, Tensor)> {
         const OP: &str = "linalg_polar";
         let (m, n) = sizes(OP, self)?;
         full_precision(OP, self)?;
         if m < n {
-            bail!(Shape, OP, "matrices of {m} by {n} in shape {:?} have fewer rows than columns", self.shape());
+            bail!(
+                Shape,
+                OP,
+                "matrices must have at least as many rows as columns, got {m} by {n} in shape {:?}",
+                self.shape()
+            );
         }
         let (u, s, v) = self.detach().svd()?;
         let (u, h) = (u.matmul(&mh(&v)?)?, v.mul(&s.unsqueeze(-2)?)?.matmul(&mh(&v)?)?);
@@ -160,7 +164,7 @@ impl Tensor {
                 }
                 let (u, h) = (ctx.output_at(0, &u)?, ctx.output_at(1, &h)?);
                 let (s, v) = if is_grad_enabled() { h.linalg_eigh()? } else { (s.clone(), v.clone()) };
-                // U turns by what is skew; H takes the rest.
+                // The skew-Hermitian part changes U, the rest changes H.
                 let mut turning = h.zeros_like()?;
                 if let Some(g) = &cotangents[0] {
                     turning = turning.add(&mh(&u)?.matmul(g)?)?;
@@ -184,19 +188,18 @@ impl Tensor {
     }
 
     /// The inverse of a tensor as a linear map: its first `ind` dimensions and the others have the same number of
-    /// elements. `x.linalg_tensorinv(ind).tensordot(b, ind)` equals [`linalg_tensorsolve`](Self::linalg_tensorsolve).
+    /// elements. `x.linalg_tensorinv(ind).tensordot(b, ind)` equals [`linalg::tensorsolve`](crate::linalg::tensorsolve).
     ///
     /// ```
-    /// # use cotangent::{Tensor, DType};
+    /// # use cotangent::{linalg, DType, Tensor};
     /// let x = Tensor::eye(4)?.reshape([2, 2, 4])?;
-    /// assert_eq!(x.linalg_tensorinv(2)?.shape(), [4, 2, 2]);
+    /// assert_eq!(linalg::tensorinv(&x, 2)?.shape(), [4, 2, 2]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If `ind` is 0, the numbers of elements differ, the map has no inverse, or the elements are not `f32`, `f64` or complex.
-    #[doc(alias = "tensorinv")]
-    #[op(autocast_cpu = f32, samples = tensorinv_samples, errors = tensorinv_errors, full_precision, tolerance = 100.0)]
+    #[op(function = linalg, autocast_cpu = f32, samples = tensorinv_samples, errors = tensorinv_errors, full_precision, tolerance = 100.0)]
     pub fn linalg_tensorinv(&self, #[default(2)] ind: usize) -> Result<Tensor> {
         const OP: &str = "linalg_tensorinv";
         full_precision(OP, self)?;
@@ -204,7 +207,7 @@ impl Tensor {
         let (first, last) = shape.split_at_checked(ind).unwrap_or((shape, &[]));
         let (rows, columns) = (count(first), count(last));
         if ind == 0 || ind > shape.len() || rows != columns {
-            bail!(Shape, OP, "the first {ind} dimensions of {shape:?} do not have as many elements as the others");
+            bail!(Shape, OP, "ind must split {shape:?} into two parts with equal numbers of elements, got {ind}");
         }
         let sizes: Vec<usize> = last.iter().chain(first).copied().collect();
         self.reshape([rows, columns])?.inverse()?.reshape(&sizes[..])
@@ -214,17 +217,16 @@ impl Tensor {
     /// to its end first. Its leading dimensions must have as many elements as `B`, and so must the others.
     ///
     /// ```
-    /// # use cotangent::Tensor;
+    /// # use cotangent::{linalg, Tensor};
     /// let a = Tensor::eye(4)?.reshape([2, 2, 4])?;
-    /// assert_eq!(a.linalg_tensorsolve(&Tensor::ones([2, 2])?, None)?.shape(), [4]);
+    /// assert_eq!(linalg::tensorsolve(&a, &Tensor::ones([2, 2])?, None)?.shape(), [4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the numbers of elements do not fit, there are no such dimensions, the system is singular, or the elements are not `f32`
-    /// or `f64`.
-    #[doc(alias = "tensorsolve")]
-    #[op(autocast_cpu = f32, samples = tensorsolve_samples, errors = tensorsolve_errors, full_precision, tolerance = 100.0)]
+    /// If the numbers of elements do not fit, there are no such dimensions, the system is singular, or the elements are not `f32`,
+    /// `f64` or complex.
+    #[op(function = linalg, autocast_cpu = f32, samples = tensorsolve_samples, errors = tensorsolve_errors, full_precision, tolerance = 100.0)]
     pub fn linalg_tensorsolve(&self, B: &Tensor, dims: Option<Vec<isize>>) -> Result<Tensor> {
         const OP: &str = "linalg_tensorsolve";
         full_precision(OP, self)?;
@@ -241,7 +243,7 @@ impl Tensor {
         let last = moved.shape().get(B.rank()..).unwrap_or(&[]).to_vec();
         if moved.rank() < B.rank() || count(&last) != n || moved.numel() != n.saturating_mul(n) {
             let (a, b) = (self.shape(), B.shape());
-            bail!(Shape, OP, "a tensor of shape {a:?} is no square map onto tensors of shape {b:?}");
+            bail!(Shape, OP, "input must reshape to {n} by {n} for B of shape {b:?}, got shape {a:?}");
         }
         moved.reshape([n, n])?.linalg_solve(&B.reshape([n])?)?.reshape(&last[..])
     }
@@ -255,7 +257,7 @@ fn sylvester(values: &Tensor, vectors: &Tensor, c: &Tensor) -> Result<Tensor> {
     vectors.matmul(&inner)?.matmul(&mh(vectors)?)
 }
 
-/// By halving the matrices until a Taylor polynomial will do, and squaring its value as often.
+/// By scaling and squaring, with a Taylor polynomial.
 fn exponential(x: &Tensor) -> Result<Tensor> {
     const TERMS: usize = 18;
     let n = x.shape()[x.rank() - 1];
@@ -263,11 +265,11 @@ fn exponential(x: &Tensor) -> Result<Tensor> {
     if x.numel() == 0 {
         return Ok(x.clone());
     }
-    // The largest sum of a column's absolute values bounds the matrix.
+    // The largest absolute column sum.
     let norm = x.abs()?.sum(keepdim(-2))?.max(keepdim(-1))?;
-    // Where it is infinite halving does not help.
+    // Halving does not make an infinite norm smaller.
     let norm = norm.masked_fill(&norm.eq(f64::INFINITY)?, 1)?;
-    // Not more than 1 leaves the first term that is left out below the rounding.
+    // With a norm of at most 1 the first omitted term is below rounding.
     let halvings = norm.log()?.mul(std::f64::consts::LOG2_E)?.clamp(0.0, 1100.0)?;
     let halvings = halvings.to_dtype(DType::I64)?.add(&norm.gt(1.0)?.to_dtype(DType::I64)?)?;
     let most = halvings.max(..)?.item::<i64>()?;
@@ -275,7 +277,7 @@ fn exponential(x: &Tensor) -> Result<Tensor> {
     for step in 0..most {
         scaled = halvings.gt(step)?.where_(&scaled.mul(0.5)?, &scaled)?;
     }
-    // The polynomial in pieces of four powers, from the last on.
+    // The polynomial in blocks of four powers, from the highest down.
     let square = scaled.matmul(&scaled)?;
     let powers = [scaled.clone(), square.clone(), square.matmul(&scaled)?, square.matmul(&square)?];
     let weights: Vec<f64> = (0..=TERMS + 1).scan(1.0, |f, k| Some(std::mem::replace(f, *f / (k + 1) as f64))).collect();
@@ -330,8 +332,8 @@ fn tensorinv_samples() -> Result<Vec<Sample>> {
 fn tensorinv_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         error!["elements", "[2, 3, 4]"; sample![normal([2, 3, 4], 1)?]],
-        error!["no dimensions", "first 0"; sample![normal([1, 1], 1)?, 0]],
-        error!["too many", "first 3"; sample![normal([1, 1], 1)?, 3]],
+        error!["no dimensions", "got 0"; sample![normal([1, 1], 1)?, 0]],
+        error!["too many", "got 3"; sample![normal([1, 1], 1)?, 3]],
         error!["half precision", "f16"; sample![Tensor::ones_with([1, 1], DType::F16)?, 1]],
     ])
 }

@@ -3,9 +3,9 @@
 // PyTorch calls right-hand sides B.
 #![allow(non_snake_case)]
 
-use crate::backend::cpu::runtime::scratch::with_room;
 use crate::backend::kernel;
 use crate::error::bail;
+use crate::memory::scratch::with_room;
 use crate::ops::linalg::common::{
     batch, columns, count, diag, diag_embed, eye, from_columns, full_precision, mh, mt, refuse_failures, sizes, square,
 };
@@ -13,42 +13,42 @@ use crate::ops::linalg::solve::{common_batch, square_errors, triangular};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample};
 use crate::options::options;
-use crate::vmap::innermost;
+use crate::tensor::batch::innermost;
 use crate::{DType, Device, Result, Shape, Tensor};
 
 options! {
-    /// The options of [`Tensor::linalg_ldl_factor_with`] and [`Tensor::linalg_ldl_solve_with`].
+    /// The options of [`linalg::ldl_factor_with`](crate::linalg::ldl_factor_with) and [`linalg::ldl_solve_with`](crate::linalg::ldl_solve_with).
     ///
     /// ```
-    /// use cotangent::{LdlOptions, Tensor};
-    /// let (ld, _) = Tensor::eye(2)?.linalg_ldl_factor_with(LdlOptions::new().hermitian(true))?;
+    /// use cotangent::{linalg, options::LdlOptions, Tensor};
+    /// let (ld, _) = linalg::ldl_factor_with(&Tensor::eye(2)?, LdlOptions::new().hermitian(true))?;
     /// assert_eq!(ld.to_vec::<f32>()?, [1.0, 0.0, 0.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LdlOptions {
-        /// Whether complex matrices are Hermitian, or else symmetric.
+        /// Whether complex matrices are Hermitian; otherwise symmetric.
         hermitian: bool = false,
     }
 }
 
 options! {
-    /// The options of [`Tensor::linalg_ldl_factor_ex_with`].
+    /// The options of [`linalg::ldl_factor_ex_with`](crate::linalg::ldl_factor_ex_with).
     ///
     /// ```
-    /// use cotangent::{LdlFactorExOptions, Tensor};
+    /// use cotangent::{linalg, options::LdlFactorExOptions, Tensor};
     /// let zeros = Tensor::zeros([2, 2])?;
-    /// assert!(zeros.linalg_ldl_factor_ex_with(LdlFactorExOptions::new().check_errors(true)).is_err());
+    /// assert!(linalg::ldl_factor_ex_with(&zeros, LdlFactorExOptions::new().check_errors(true)).is_err());
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LdlFactorExOptions {
-        /// Whether complex matrices are Hermitian, or else symmetric.
+        /// Whether complex matrices are Hermitian; otherwise symmetric.
         hermitian: bool = false,
         /// Whether a block of zeros in `D` is an error.
         check_errors: bool = false,
     }
 }
 
-/// Factors, pivots, and what the factorization said.
+/// Factors, pivots, and `info`.
 fn factor(op: &'static str, x: &Tensor, hermitian: bool) -> Result<(Tensor, Tensor, Tensor)> {
     let n = square(op, x)?;
     full_precision(op, x)?;
@@ -69,31 +69,31 @@ fn zero_block(number: i32) -> String {
     format!("is singular: block {number} of D is zero")
 }
 
-/// What the pivots of a batch say.
+/// The exchanges of rows that pivots stand for.
 struct Exchanges {
-    /// Where each element below the diagonals lies, when the exchanges after its column are undone: rows, `[.., n, n]`.
-    places: Tensor,
+    /// For each element below the diagonal, its row with the exchanges after its column undone: `[.., n, n]`.
+    positions: Tensor,
     /// The order of rows after all exchanges: `[.., n]`.
     order: Tensor,
-    /// Whether an element is that beside the diagonal of a block of size 2, by its column: `[.., n]`.
+    /// Whether the element below the diagonal belongs to a block of size 2, for each column: `[.., n]`.
     beside: Tensor,
 }
 
 impl Exchanges {
     fn new(op: &'static str, pivots: &Tensor, n: usize) -> Result<Exchanges> {
         if let Some(level) = innermost([pivots]) {
-            let Exchanges { places, order, beside } = Exchanges::new(op, &pivots.leading_batch(level)?, n)?;
+            let Exchanges { positions, order, beside } = Exchanges::new(op, &pivots.leading_batch(level)?, n)?;
             let own = |x: Tensor| x.batched(level);
-            return Ok(Exchanges { places: own(places)?, order: own(order)?, beside: own(beside)? });
+            return Ok(Exchanges { positions: own(positions)?, order: own(order)?, beside: own(beside)? });
         }
         let numbers = pivots.detach().to_device(Device::Cpu)?.to_dtype(DType::I64)?.to_vec::<i64>()?;
         let many = numbers.len().checked_div(n).unwrap_or(0);
-        let mut places: Vec<i64> = with_room(op, many.saturating_mul(n).saturating_mul(n))?;
+        let mut positions: Vec<i64> = with_room(op, many.saturating_mul(n).saturating_mul(n))?;
         let (mut order, mut beside): (Vec<i64>, Vec<bool>) = (with_room(op, many * n)?, with_room(op, many * n)?);
         for numbers in numbers.chunks_exact(n.max(1)) {
-            let start = places.len();
+            let start = positions.len();
             let (first, own) = (order.len(), beside.len());
-            places.extend((0..n).flat_map(|row| std::iter::repeat_n(row as i64, n)));
+            positions.extend((0..n).flat_map(|row| std::iter::repeat_n(row as i64, n)));
             order.extend(0..n as i64);
             beside.resize(own + n, false);
             let mut k = 0;
@@ -101,12 +101,12 @@ impl Exchanges {
                 let (pivot, two) = (numbers[k].unsigned_abs() as usize, numbers[k] < 0);
                 let last = k + usize::from(two);
                 if pivot == 0 || pivot > n || last >= n || (two && numbers[last] != numbers[k]) {
-                    bail!(Index, op, "pivot {} names no row of {n}, counted from 1", numbers[k]);
+                    bail!(Index, op, "pivots must be in [1, {n}], or equal pairs in [-{n}, -1], got {}", numbers[k]);
                 }
                 let with = pivot - 1;
                 order.swap(first + last, first + with);
                 for column in 0..k {
-                    places.swap(start + last * n + column, start + with * n + column);
+                    positions.swap(start + last * n + column, start + with * n + column);
                 }
                 beside[own + k] = two;
                 k = last + 1;
@@ -116,7 +116,7 @@ impl Exchanges {
         let square: Vec<usize> = shape.iter().copied().chain([n]).collect();
         let on = pivots.device();
         Ok(Exchanges {
-            places: Tensor::from_vec(places, square)?.to_device(on)?,
+            positions: Tensor::from_vec(positions, square)?.to_device(on)?,
             order: Tensor::from_vec(order, &shape[..])?.to_device(on)?,
             beside: Tensor::from_vec(beside, shape)?.to_device(on)?,
         })
@@ -128,20 +128,19 @@ impl Exchanges {
 impl Tensor {
     /// The factorization `A = P · L · D · Lᵀ · Pᵀ` of symmetric matrices, in one tensor, and LAPACK's pivots: `L` is
     /// unit lower triangular, `D` has blocks of size 1 and 2. Only the lower triangles are read. With the option
-    /// `hermitian` the matrices are Hermitian. [`linalg_ldl_solve`](Self::linalg_ldl_solve) uses both. It has no
+    /// `hermitian` the matrices are Hermitian. [`linalg::ldl_solve`](crate::linalg::ldl_solve) uses both. It has no
     /// derivative.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let (ld, pivots) = tensor!([[4.0, 2.0], [2.0, 3.0]])?.linalg_ldl_factor()?;
+    /// # use cotangent::{linalg, tensor};
+    /// let (ld, pivots) = linalg::ldl_factor(&tensor!([[4.0, 2.0], [2.0, 3.0]])?)?;
     /// assert_eq!((ld.to_vec::<f32>()?, pivots.to_vec::<i32>()?), (vec![4.0, 0.0, 0.5, 2.0], vec![1, 2]));
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If a matrix is not square, a block of `D` is zero, or the elements are not `f32`, `f64` or complex.
-    #[doc(alias = "ldl_factor")]
-    #[op(samples = ldl_samples, errors = ldl_errors, outputs = [ld, pivots], derivative = none, aliases = ["ldl_factor"], full_precision, tolerance = 1000.0, batch)]
+    #[op(function = linalg, samples = ldl_samples, errors = ldl_errors, outputs = [ld, pivots], derivative = none, aliases = ["ldl_factor"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_ldl_factor(&self, options: impl Into<LdlOptions>) -> Result<(Tensor, Tensor)> {
         const OP: &str = "linalg_ldl_factor";
         let (ld, pivots, info) = factor(OP, self, options.hermitian)?;
@@ -149,19 +148,18 @@ impl Tensor {
         Ok((ld, pivots))
     }
 
-    /// [`linalg_ldl_factor`](Self::linalg_ldl_factor), and for each matrix 0 or the number of the first zero block.
+    /// [`linalg::ldl_factor`](crate::linalg::ldl_factor), and for each matrix 0 or the number of the first zero block.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// let (_, _, info) = Tensor::zeros([2, 2])?.linalg_ldl_factor_ex()?;
+    /// # use cotangent::{linalg, Tensor};
+    /// let (_, _, info) = linalg::ldl_factor_ex(&Tensor::zeros([2, 2])?)?;
     /// assert_eq!(info.item::<i32>()?, 1);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As for [`linalg_ldl_factor`](Self::linalg_ldl_factor), of blocks of zeros only with `check_errors`.
-    #[doc(alias = "ldl_factor_ex")]
-    #[op(samples = ldl_samples, errors = ldl_ex_errors, outputs = [ld, pivots, info], derivative = none, full_precision, tolerance = 1000.0, batch)]
+    /// As for [`linalg::ldl_factor`](crate::linalg::ldl_factor); a zero block is an error only with `check_errors`.
+    #[op(function = linalg, samples = ldl_samples, errors = ldl_ex_errors, outputs = [ld, pivots, info], derivative = none, full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_ldl_factor_ex(&self, options: impl Into<LdlFactorExOptions>) -> Result<(Tensor, Tensor, Tensor)> {
         const OP: &str = "linalg_ldl_factor_ex";
         let (ld, pivots, info) = factor(OP, self, options.hermitian)?;
@@ -171,21 +169,20 @@ impl Tensor {
         Ok((ld, pivots, info))
     }
 
-    /// Solves `A · X = B`, where this tensor and the pivots are the [`linalg_ldl_factor`](Self::linalg_ldl_factor) of
+    /// Solves `A · X = B`, where this tensor and the pivots are the [`linalg::ldl_factor`](crate::linalg::ldl_factor) of
     /// `A`. Batches broadcast.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let (ld, pivots) = tensor!([[4.0, 2.0], [2.0, 3.0]])?.linalg_ldl_factor()?;
-    /// let x = ld.linalg_ldl_solve(&pivots, &tensor!([[6.0], [5.0]])?)?;
+    /// # use cotangent::{linalg, tensor};
+    /// let (ld, pivots) = linalg::ldl_factor(&tensor!([[4.0, 2.0], [2.0, 3.0]])?)?;
+    /// let x = linalg::ldl_solve(&ld, &pivots, &tensor!([[6.0], [5.0]])?)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If shapes do not fit, a pivot names no row, `D` is singular, or the elements are not `f32`, `f64` or complex.
-    #[doc(alias = "ldl_solve")]
-    #[op(autocast = own, samples = ldl_solve_samples, errors = ldl_solve_errors, aliases = ["ldl_solve"], full_precision, tolerance = 1000.0)]
+    /// If shapes do not fit, a pivot is out of range, `D` is singular, or the elements are not `f32`, `f64` or complex.
+    #[op(function = linalg, autocast = own, samples = ldl_solve_samples, errors = ldl_solve_errors, aliases = ["ldl_solve"], full_precision, tolerance = 1000.0)]
     pub fn linalg_ldl_solve(&self, pivots: &Tensor, B: &Tensor, options: impl Into<LdlOptions>) -> Result<Tensor> {
         const OP: &str = "linalg_ldl_solve";
         let n = square(OP, self)?;
@@ -195,23 +192,22 @@ impl Tensor {
         if !fits || rows != n || B.dtype() != self.dtype() {
             let ((a, p, b), (da, dp, db)) =
                 ((self.shape(), pivots.shape(), B.shape()), (self.dtype(), pivots.dtype(), B.dtype()));
-            bail!(
-                Shape,
-                OP,
-                "factors of {da} in {a:?}, pivots of {dp} in {p:?} and right-hand sides of {db} in {b:?} do not fit"
-            );
+            if !fits {
+                bail!(Shape, OP, "pivots must be {n} integers for each matrix of {a:?}, got {dp} of shape {p:?}");
+            }
+            bail!(Shape, OP, "B must be {da} with {n} rows for {a:?}, got {db} of shape {b:?}");
         }
         if count(self.shape()) == 0 || B.numel() == 0 {
             return common_batch(OP, self, B)?.1.contiguous();
         }
-        let Exchanges { places, order, beside } = Exchanges::new(OP, pivots, n)?;
+        let Exchanges { positions, order, beside } = Exchanges::new(OP, pivots, n)?;
         let turned = |x: &Tensor| if options.hermitian { mh(x) } else { mt(x) };
-        // What is beside the diagonal in a block of size 2 belongs to D.
+        // The element below the diagonal of a block of size 2 belongs to D.
         let own = beside.narrow(-1, 0, n - 1)?;
         let under = self.diagonal(-1, -2, -1)?;
         let below = own.where_(&under, 0.0)?.diag_embed(-1, -2, -1)?;
         let d = diag_embed(&diag(self)?)?.add(&below)?.add(&turned(&below)?)?;
-        let l = self.tril(-1)?.sub(&below)?.gather(-2, &places)?.add(&eye(n, n, self)?)?;
+        let l = self.tril(-1)?.sub(&below)?.gather(-2, &positions)?.add(&eye(n, n, self)?)?;
         let p = order.unsqueeze(-1)?.eq(&Tensor::arange_with(0, n as i64, (DType::I64, self.device()))?)?;
         let p = p.to_dtype(self.dtype())?;
         let half = triangular(&l, &p.matmul(B)?, false, true)?;
@@ -261,8 +257,8 @@ fn ldl_solve_errors() -> Result<Vec<ErrorCase>> {
     let (ld, b) = (crate::ops::linalg::solve::regular(&[3, 3], 1)?, normal([3, 2], 2)?);
     let pivots = |numbers: &[i64]| ints(numbers, [numbers.len()]);
     Ok(vec![
-        error!["a pivot", "pivot 4", "3"; sample![&ld, pivots(&[1, 2, 4])?, &b]],
-        error!["half a block", "pivot -3"; sample![&ld, pivots(&[1, 2, -3])?, &b]],
+        error!["a pivot", "got 4", "3"; sample![&ld, pivots(&[1, 2, 4])?, &b]],
+        error!["half a block", "got -3"; sample![&ld, pivots(&[1, 2, -3])?, &b]],
         error!["too few pivots", "[2]", "[3, 3]"; sample![&ld, pivots(&[1, 2])?, &b]],
         error!["sizes", "[3, 3]", "[2, 2]"; sample![&ld, pivots(&[1, 2, 3])?, normal([2, 2], 2)?]],
     ])

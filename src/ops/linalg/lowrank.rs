@@ -1,26 +1,27 @@
-//! Decompositions of matrices whose rank is small, from products with a few random vectors.
+//! Low-rank decompositions, from products with a few random vectors.
 
 use crate::error::bail;
 use crate::ops::linalg::common::{batch, full_precision, mh, sizes, with};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
+use crate::options::SvdOptions;
 use crate::options::options;
-use crate::{Result, SvdOptions, Tensor, keepdim};
+use crate::{Result, Tensor, keepdim};
 
 options! {
     /// The options of [`Tensor::svd_lowrank_with`].
     ///
     /// ```
-    /// use cotangent::{SvdLowrankOptions, Tensor};
+    /// use cotangent::{Tensor, options::SvdLowrankOptions};
     /// let x = Tensor::randn([30, 2])?.matmul(&Tensor::randn([2, 20])?)?;
     /// let (u, s, v) = x.svd_lowrank_with(SvdLowrankOptions::new().q(2))?;
     /// assert_eq!((u.shape(), s.shape(), v.shape()), (&[30, 2][..], &[2][..], &[20, 2][..]));
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct SvdLowrankOptions {
-        /// How many singular values there are; a little more than the rank that is expected.
+        /// The number of singular values: a little more than the expected rank.
         q: usize = 6,
-        /// How many times the vectors are refined by a product with the matrix and its transpose.
+        /// The number of subspace iterations: products with the matrix and its transpose.
         niter: usize = 2,
     }
 }
@@ -29,26 +30,26 @@ options! {
     /// The options of [`Tensor::pca_lowrank_with`].
     ///
     /// ```
-    /// use cotangent::{PcaLowrankOptions, Tensor};
+    /// use cotangent::{Tensor, options::PcaLowrankOptions};
     /// let (_, s, _) = Tensor::randn([30, 4])?.pca_lowrank_with(PcaLowrankOptions::new().q(3).center(false))?;
     /// assert_eq!(s.shape(), [3]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct PcaLowrankOptions {
-        /// How many principal components there are; by default 6, or the smaller side of the matrices.
+        /// The number of principal components; by default 6, or the smaller side of the matrices if that is less.
         q: Option<usize> = None,
-        /// Whether the mean of each column is taken away first.
+        /// Whether the columns are centered first.
         center: bool = true,
-        /// How many times the vectors are refined by a product with the matrix and its transpose.
+        /// The number of subspace iterations: products with the matrix and its transpose.
         niter: usize = 2,
     }
 }
 
-/// A few do; far more than anyone needs, and few enough that a mistaken number does not run for ever.
+/// The largest `niter`: far more than needed, and few enough that a mistaken number does not run for ever.
 const MOST_REFINEMENTS: usize = 1000;
 
-/// Orthonormal columns whose span is about that of the `q` first left singular vectors, after Halko, Martinsson and Tropp. They
-/// are made orthonormal after each product, without which small singular values would be lost in rounding.
+/// An orthonormal basis of approximately the span of the first `q` left singular vectors, after Halko, Martinsson and Tropp. It
+/// is orthonormalized after each product; otherwise small singular values would be lost in rounding.
 fn basis(x: &Tensor, q: usize, niter: usize) -> Result<Tensor> {
     let columns = x.shape()[x.rank() - 1];
     let draw = Tensor::randn_with([columns, q], (x.dtype(), x.device()))?;
@@ -64,16 +65,16 @@ fn decompose(op: &'static str, x: &Tensor, q: usize, niter: usize) -> Result<(Te
     let (m, n) = sizes(op, x)?;
     full_precision(op, x)?;
     if q > m.min(n) {
-        bail!(Value, op, "q = {q} is more than the smaller side of matrices of {m} by {n}");
+        bail!(Value, op, "q must be at most {} for matrices of {m} by {n}, got {q}", m.min(n));
     }
     if niter > MOST_REFINEMENTS {
-        bail!(Value, op, "niter = {niter}: more than {MOST_REFINEMENTS} refinements change nothing any more");
+        bail!(Value, op, "niter must be at most {MOST_REFINEMENTS}, got {niter}");
     }
     if q == 0 {
         let empty = |last: &[usize], dtype| Tensor::zeros_with(with(batch(x), last), (dtype, x.device()));
         return Ok((empty(&[m, 0], x.dtype())?, empty(&[0], x.dtype().to_real())?, empty(&[n, 0], x.dtype())?));
     }
-    // The columns of the longer side are reached through the shorter one.
+    // A wide matrix is decomposed as its conjugate transpose.
     let wide = m < n;
     let tall = if wide { mh(x)? } else { x.clone() };
     let found = basis(&tall, q, niter)?;
@@ -94,8 +95,8 @@ fn lowrank_samples() -> Result<Vec<Sample>> {
 fn lowrank_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         error!["no matrices", "[3]"; sample![normal([3], 1)?; q = 2]],
-        error!["more values than there are", "q = 4"; sample![normal([5, 3], 1)?; q = 4]],
-        error!["refinements without end", "niter = 1001"; sample![normal([5, 3], 1)?; q = 2, niter = 1001]],
+        error!["more values than there are", "got 4"; sample![normal([5, 3], 1)?; q = 4]],
+        error!["refinements without end", "got 1001"; sample![normal([5, 3], 1)?; q = 2, niter = 1001]],
     ])
 }
 
@@ -103,7 +104,7 @@ fn pca_samples() -> Result<Vec<Sample>> {
     Ok(vec![sample![normal([6, 3], 1)?], sample![normal([4, 3], 2)?; q = 3, center = false, niter = 1]])
 }
 
-/// # Decompositions of small rank
+/// # Low-rank decompositions
 #[ops]
 impl Tensor {
     /// An approximate singular value decomposition with the `q` largest singular values: `U`, `S` and `V` with `A ≈ U ·
@@ -112,7 +113,7 @@ impl Tensor {
     /// for large matrices.
     ///
     /// ```
-    /// # use cotangent::{SvdLowrankOptions, Tensor};
+    /// # use cotangent::{Tensor, options::SvdLowrankOptions};
     /// # cotangent::manual_seed(0);
     /// let x = Tensor::randn([30, 2])?.matmul(&Tensor::randn([2, 20])?)?;
     /// let (u, s, v) = x.svd_lowrank_with(SvdLowrankOptions::new().q(2))?;
@@ -123,7 +124,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are no matrices of `f32`, `f64` or complex numbers, `q` is more than their smaller side, or `niter`
-    /// more than 1000. There is no derivative where `q` is more than the rank.
+    /// more than 1000. There is no derivative if `q` is more than the rank.
     #[op(autocast = f32, samples = lowrank_samples, errors = lowrank_errors, outputs = [u, s, v], full_precision, tolerance = 1000.0, random)]
     pub fn svd_lowrank(&self, options: impl Into<SvdLowrankOptions>) -> Result<(Tensor, Tensor, Tensor)> {
         decompose("svd_lowrank", self, options.q, options.niter)
@@ -134,7 +135,7 @@ impl Tensor {
     /// variances along them.
     ///
     /// ```
-    /// # use cotangent::{PcaLowrankOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::PcaLowrankOptions};
     /// let x = tensor!([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0], [4.0, 8.0]])?;
     /// let (_, _, v) = x.pca_lowrank_with(PcaLowrankOptions::new().q(1))?;
     /// let v = v.to_vec::<f32>()?;

@@ -17,27 +17,27 @@ use crate::{DType, Device, Result, Shape, Tensor};
 use smallvec::smallvec;
 
 options! {
-    /// The options of [`Tensor::linalg_lu_with`] and [`Tensor::linalg_lu_factor_with`].
+    /// The options of [`linalg::lu_with`](crate::linalg::lu_with) and [`linalg::lu_factor_with`](crate::linalg::lu_factor_with).
     ///
     /// ```
-    /// use cotangent::{LuOptions, tensor};
-    /// let (_, l, _) = tensor!([[1.0, 2.0], [4.0, 6.0]])?.linalg_lu_with(LuOptions::new().pivot(false))?;
+    /// use cotangent::{linalg, options::LuOptions, tensor};
+    /// let (_, l, _) = linalg::lu_with(&tensor!([[1.0, 2.0], [4.0, 6.0]])?, LuOptions::new().pivot(false))?;
     /// assert_eq!(l.to_vec::<f32>()?, [1.0, 0.0, 4.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LuOptions {
-        /// Whether rows are exchanged, which keeps rounding small. Without it even regular matrices may have no factors.
+        /// Whether rows are exchanged, which keeps rounding errors small. Without it a regular matrix may have no factors.
         pivot: bool = true,
     }
 }
 
 options! {
-    /// The options of [`Tensor::linalg_lu_factor_ex_with`].
+    /// The options of [`linalg::lu_factor_ex_with`](crate::linalg::lu_factor_ex_with).
     ///
     /// ```
-    /// use cotangent::{LuFactorExOptions, Tensor};
+    /// use cotangent::{linalg, options::LuFactorExOptions, Tensor};
     /// let singular = Tensor::zeros([2, 2])?;
-    /// assert!(singular.linalg_lu_factor_ex_with(LuFactorExOptions::new().check_errors(true)).is_err());
+    /// assert!(linalg::lu_factor_ex_with(&singular, LuFactorExOptions::new().check_errors(true)).is_err());
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LuFactorExOptions {
@@ -52,34 +52,34 @@ options! {
     /// The options of [`Tensor::lu_unpack_with`].
     ///
     /// ```
-    /// use cotangent::{LuUnpackOptions, tensor};
-    /// let (lu, pivots) = tensor!([[0.0, 2.0], [4.0, 6.0]])?.linalg_lu_factor()?;
+    /// use cotangent::{linalg, options::LuUnpackOptions, tensor};
+    /// let (lu, pivots) = linalg::lu_factor(&tensor!([[0.0, 2.0], [4.0, 6.0]])?)?;
     /// let (p, l, _) = lu.lu_unpack_with(&pivots, LuUnpackOptions::new().unpack_data(false))?;
     /// assert_eq!((p.shape(), l.shape()), (&[2, 2][..], &[0][..]));
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LuUnpackOptions {
-        /// Whether L and U are wanted; else they have no elements.
+        /// Whether L and U are returned; otherwise they are empty.
         unpack_data: bool = true,
-        /// Whether P is wanted; else it has no elements.
+        /// Whether P is returned; otherwise it is empty.
         unpack_pivots: bool = true,
     }
 }
 
 options! {
-    /// The options of [`Tensor::linalg_lu_solve_with`].
+    /// The options of [`linalg::lu_solve_with`](crate::linalg::lu_solve_with).
     ///
     /// ```
-    /// use cotangent::{LuSolveOptions, Tensor, tensor};
-    /// let (lu, pivots) = tensor!([[2.0, 1.0], [0.0, 1.0]])?.linalg_lu_factor()?;
-    /// let x = lu.linalg_lu_solve_with(&pivots, &tensor!([[2.0], [2.0]])?, LuSolveOptions::new().adjoint(true))?;
+    /// use cotangent::{linalg, options::LuSolveOptions, tensor, Tensor};
+    /// let (lu, pivots) = linalg::lu_factor(&tensor!([[2.0, 1.0], [0.0, 1.0]])?)?;
+    /// let x = linalg::lu_solve_with(&lu, &pivots, &tensor!([[2.0], [2.0]])?, LuSolveOptions::new().adjoint(true))?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LuSolveOptions {
-        /// Whether `A · X = B` is solved, or else `X · A = B`.
+        /// Whether to solve `A · X = B`; otherwise `X · A = B`.
         left: bool = true,
-        /// Whether the conjugate transpose stands in place of `A`.
+        /// Whether the conjugate transpose of `A` is used.
         adjoint: bool = false,
     }
 }
@@ -89,13 +89,13 @@ options! {
 pub(in crate::ops) struct Factors {
     /// U on and above the diagonals, L below them.
     pub lu: Tensor,
-    /// With which row, counted from 1, each was exchanged; `i32`.
+    /// The row, counted from 1, that each row was exchanged with; `i32`.
     pub pivots: Tensor,
     /// 0, or the number of the first pivot that is zero; `i32`.
     pub info: Tensor,
 }
 
-/// Factors the matrices of a tensor, with exchanges of rows or without them.
+/// Factors the matrices of a tensor, with or without row exchanges.
 pub(in crate::ops) fn factor(x: &Tensor, exchanges: bool) -> Result<Factors> {
     const OP: &str = "linalg_lu_factor";
     let (m, n) = sizes(OP, x)?;
@@ -133,7 +133,7 @@ impl Factors {
     }
 }
 
-/// The order of `m` rows after the exchanges that `pivots` names: row `i` of the result is the row of that number, `i64`.
+/// The order of `m` rows after the exchanges of `pivots`: element `i` is the number of the row that is moved to row `i`; `i64`.
 fn permutation(op: &'static str, pivots: &Tensor, m: usize) -> Result<Tensor> {
     if let Some(done) = pivots.with_examples(|pivots| permutation(op, pivots, m)) {
         return done;
@@ -142,14 +142,14 @@ fn permutation(op: &'static str, pivots: &Tensor, m: usize) -> Result<Tensor> {
     let numbers = pivots.detach().to_device(Device::Cpu)?.to_dtype(DType::I64)?.to_vec::<i64>()?;
     let lead = &pivots.shape()[..pivots.rank() - 1];
     let many = count(lead);
-    let mut all = crate::backend::cpu::runtime::scratch::with_room(op, many.saturating_mul(m))?;
+    let mut all = crate::memory::scratch::with_room(op, many.saturating_mul(m))?;
     for number in 0..if m == 0 { 0 } else { many } {
         let start = all.len();
         all.extend(0..m as i64);
         for (i, &pivot) in numbers[number * k..(number + 1) * k].iter().enumerate() {
             match usize::try_from(pivot) {
                 Ok(row) if row > 0 && row <= m && i < m => all.swap(start + i, start + row - 1),
-                _ => bail!(Index, op, "pivot {pivot} names no row of {m}, counted from 1"),
+                _ => bail!(Index, op, "pivots must be in [1, {m}], got {pivot}"),
             }
         }
     }
@@ -159,12 +159,12 @@ fn permutation(op: &'static str, pivots: &Tensor, m: usize) -> Result<Tensor> {
 
 /// The matrix `P` of `A = P · L · U`, for an order of rows.
 fn matrix(order: &Tensor, m: usize, dtype: DType) -> Result<Tensor> {
-    let places = Tensor::arange_with(0, m as i64, (DType::I64, order.device()))?;
-    mt(&order.unsqueeze(-1)?.eq(&places)?.to_dtype(dtype)?)
+    let positions = Tensor::arange_with(0, m as i64, (DType::I64, order.device()))?;
+    mt(&order.unsqueeze(-1)?.eq(&positions)?.to_dtype(dtype)?)
 }
 
-/// The cotangent of `A = P · L · U` from those of L and U. What lies beside the square part of a factor follows from that
-/// part and from `A`, so its cotangent is first carried there.
+/// The cotangent of `A = P · L · U` from those of L and U. The rest of a factor depends on its square part and on `A`, so that
+/// its cotangent is propagated to these first.
 fn cotangent(p: &Tensor, l: &Tensor, u: &Tensor, gl: Option<&Tensor>, gu: Option<&Tensor>) -> Result<Tensor> {
     let (m, n) = (l.shape()[l.rank() - 2], u.shape()[u.rank() - 1]);
     let k = m.min(n);
@@ -196,14 +196,14 @@ fn cotangent(p: &Tensor, l: &Tensor, u: &Tensor, gl: Option<&Tensor>, gu: Option
     p.matmul(&g)
 }
 
-/// L and U out of what [`factor`] gives.
+/// L and U from the result of [`factor`].
 fn split(lu: &Tensor) -> Result<(Tensor, Tensor)> {
     let (m, n) = sizes("linalg_lu", lu)?;
     let k = m.min(n);
     Ok((lu.narrow(-1, 0, k)?.tril(-1)?.add(&eye(m, k, lu)?)?, lu.narrow(-2, 0, k)?.triu(0)?))
 }
 
-/// The LU factorization in one tensor with its derivative, the pivots, and what the factorization said.
+/// The LU factorization in one tensor with its derivative, the pivots, and `info`.
 #[track_caller]
 fn factored(op: &'static str, x: &Tensor, exchanges: bool) -> Result<(Tensor, Tensor, Tensor)> {
     let (m, n) = sizes(op, x)?;
@@ -232,12 +232,12 @@ fn empty(like: &Tensor) -> Result<Tensor> {
     Tensor::zeros_with([0], (like.dtype(), like.device()))
 }
 
-/// Refuses pivots that are not integers, `k` for each matrix.
+/// Checks that pivots are integers, `k` for each matrix.
 fn check_pivots(op: &'static str, x: &Tensor, pivots: &Tensor, k: usize) -> Result<()> {
     let fits = pivots.shape().split_last() == Some((&k, crate::ops::linalg::common::batch(x)));
     if pivots.dtype().is_float() || pivots.dtype().is_complex() || !fits {
         let (p, a) = (pivots.shape(), x.shape());
-        bail!(Shape, op, "pivots of {} in shape {p:?} do not fit matrices in {a:?}", pivots.dtype());
+        bail!(Shape, op, "pivots must be {k} integers for each matrix of {a:?}, got {} of shape {p:?}", pivots.dtype());
     }
     Ok(())
 }
@@ -249,8 +249,8 @@ impl Tensor {
     /// matrix. Without the option `pivot`, `A = L · U`, and `P` is empty.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let (p, l, u) = tensor!([[0.0, 2.0], [4.0, 6.0]])?.linalg_lu()?;
+    /// # use cotangent::{linalg, tensor};
+    /// let (p, l, u) = linalg::lu(&tensor!([[0.0, 2.0], [4.0, 6.0]])?)?;
     /// assert_eq!(p.to_vec::<f32>()?, [0.0, 1.0, 1.0, 0.0]);
     /// assert_eq!((l.to_vec::<f32>()?, u.to_vec::<f32>()?), (vec![1.0, 0.0, 0.0, 1.0], vec![4.0, 6.0, 0.0, 2.0]));
     /// # Ok::<(), cotangent::Error>(())
@@ -258,8 +258,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are no matrices, or the elements are not `f32`, `f64` or complex.
-    #[doc(alias = "lu")]
-    #[op(samples = pivot_samples, errors = matrix_errors, outputs = [p, l, u], aliases = ["lu"], full_precision, tolerance = 100.0, batch)]
+    #[op(function = linalg, samples = pivot_samples, errors = matrix_errors, outputs = [p, l, u], aliases = ["lu"], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_lu(&self, options: impl Into<LuOptions>) -> Result<(Tensor, Tensor, Tensor)> {
         const OP: &str = "linalg_lu";
         let (m, _) = sizes(OP, self)?;
@@ -278,19 +277,18 @@ impl Tensor {
     }
 
     /// The LU factorization in one tensor, `U` on and above the diagonal and `L` below it, and the pivots: the row,
-    /// counted from 1, that each row was exchanged with. [`linalg_lu_solve`](Self::linalg_lu_solve) uses both.
+    /// counted from 1, that each row was exchanged with. [`linalg::lu_solve`](crate::linalg::lu_solve) uses both.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let (lu, pivots) = tensor!([[0.0, 2.0], [4.0, 6.0]])?.linalg_lu_factor()?;
+    /// # use cotangent::{linalg, tensor};
+    /// let (lu, pivots) = linalg::lu_factor(&tensor!([[0.0, 2.0], [4.0, 6.0]])?)?;
     /// assert_eq!((lu.to_vec::<f32>()?, pivots.to_vec::<i32>()?), (vec![4.0, 6.0, 0.0, 2.0], vec![2, 2]));
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If there are no matrices, a pivot is zero, or the elements are not `f32`, `f64` or complex.
-    #[doc(alias = "lu_factor")]
-    #[op(samples = pivot_samples, errors = matrix_errors, outputs = [lu, pivots], aliases = ["lu_factor"], full_precision, tolerance = 100.0, batch)]
+    #[op(function = linalg, samples = pivot_samples, errors = matrix_errors, outputs = [lu, pivots], aliases = ["lu_factor"], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_lu_factor(&self, options: impl Into<LuOptions>) -> Result<(Tensor, Tensor)> {
         const OP: &str = "linalg_lu_factor";
         let (lu, pivots, info) = factored(OP, self, options.pivot)?;
@@ -298,19 +296,18 @@ impl Tensor {
         Ok((lu, pivots))
     }
 
-    /// [`linalg_lu_factor`](Self::linalg_lu_factor), and for each matrix 0 or the number of the first zero pivot.
+    /// [`linalg::lu_factor`](crate::linalg::lu_factor), and for each matrix 0 or the number of the first zero pivot.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let (_, _, info) = tensor!([[1.0, 2.0], [2.0, 4.0]])?.linalg_lu_factor_ex()?;
+    /// # use cotangent::{linalg, tensor};
+    /// let (_, _, info) = linalg::lu_factor_ex(&tensor!([[1.0, 2.0], [2.0, 4.0]])?)?;
     /// assert_eq!(info.item::<i32>()?, 2);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As for [`linalg_lu_factor`](Self::linalg_lu_factor), of pivots that are zero only with `check_errors`.
-    #[doc(alias = "lu_factor_ex")]
-    #[op(samples = pivot_samples, errors = lu_factor_ex_errors, outputs = [lu, pivots, info], full_precision, tolerance = 100.0, batch)]
+    /// As for [`linalg::lu_factor`](crate::linalg::lu_factor); a zero pivot is an error only with `check_errors`.
+    #[op(function = linalg, samples = pivot_samples, errors = lu_factor_ex_errors, outputs = [lu, pivots, info], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_lu_factor_ex(&self, options: impl Into<LuFactorExOptions>) -> Result<(Tensor, Tensor, Tensor)> {
         const OP: &str = "linalg_lu_factor_ex";
         let (lu, pivots, info) = factored(OP, self, options.pivot)?;
@@ -320,18 +317,18 @@ impl Tensor {
         Ok((lu, pivots, info))
     }
 
-    /// The matrices `P`, `L` and `U` of a [`linalg_lu_factor`](Self::linalg_lu_factor): this tensor and its pivots.
+    /// The matrices `P`, `L` and `U` of a [`linalg::lu_factor`](crate::linalg::lu_factor): this tensor and its pivots.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let (lu, pivots) = tensor!([[0.0, 2.0], [4.0, 6.0]])?.linalg_lu_factor()?;
+    /// # use cotangent::{linalg, tensor};
+    /// let (lu, pivots) = linalg::lu_factor(&tensor!([[0.0, 2.0], [4.0, 6.0]])?)?;
     /// let (p, l, u) = lu.lu_unpack(&pivots)?;
     /// assert_eq!(p.matmul(&l)?.matmul(&u)?.to_vec::<f32>()?, [0.0, 2.0, 4.0, 6.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If shapes do not fit, a pivot names no row, or the elements are not `f32`, `f64` or complex.
+    /// If shapes do not fit, a pivot is out of range, or the elements are not `f32`, `f64` or complex.
     #[op(samples = unpack_samples, errors = unpack_errors, outputs = [p, l, u], full_precision)]
     pub fn lu_unpack(&self, pivots: &Tensor, options: impl Into<LuUnpackOptions>) -> Result<(Tensor, Tensor, Tensor)> {
         const OP: &str = "lu_unpack";
@@ -346,37 +343,36 @@ impl Tensor {
         Ok((p, l, u))
     }
 
-    /// [`linalg_lu_solve`](Self::linalg_lu_solve) with the right-hand sides first.
+    /// [`linalg::lu_solve`](crate::linalg::lu_solve) with the right-hand sides first.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let (lu, pivots) = tensor!([[0.0, 2.0], [4.0, 6.0]])?.linalg_lu_factor()?;
+    /// # use cotangent::{linalg, tensor};
+    /// let (lu, pivots) = linalg::lu_factor(&tensor!([[0.0, 2.0], [4.0, 6.0]])?)?;
     /// assert_eq!(tensor!([[2.0], [10.0]])?.lu_solve(&lu, &pivots)?.to_vec::<f32>()?, [1.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// As for [`linalg::lu_solve`](crate::linalg::lu_solve).
     #[op(autocast_cpu = f32, samples = old_lu_solve_samples, errors = old_lu_solve_errors, full_precision, tolerance = 100.0)]
     pub fn lu_solve(&self, LU_data: &Tensor, LU_pivots: &Tensor) -> Result<Tensor> {
         LU_data.linalg_lu_solve(LU_pivots, self)
     }
 
-    /// Solves `A · X = B`, where this tensor and the pivots are the [`linalg_lu_factor`](Self::linalg_lu_factor) of
+    /// Solves `A · X = B`, where this tensor and the pivots are the [`linalg::lu_factor`](crate::linalg::lu_factor) of
     /// `A`. Batches broadcast.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let (lu, pivots) = tensor!([[0.0, 2.0], [4.0, 6.0]])?.linalg_lu_factor()?;
-    /// let x = lu.linalg_lu_solve(&pivots, &tensor!([[2.0], [10.0]])?)?;
+    /// # use cotangent::{linalg, tensor};
+    /// let (lu, pivots) = linalg::lu_factor(&tensor!([[0.0, 2.0], [4.0, 6.0]])?)?;
+    /// let x = linalg::lu_solve(&lu, &pivots, &tensor!([[2.0], [10.0]])?)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If shapes do not fit, a pivot names no row, or the elements are not `f32`, `f64` or complex.
-    #[doc(alias = "lu_solve")]
-    #[op(autocast = own, samples = lu_solve_samples, errors = lu_solve_errors, full_precision, tolerance = 100.0)]
+    /// If shapes do not fit, a pivot is out of range, or the elements are not `f32`, `f64` or complex.
+    #[op(function = linalg, autocast = own, samples = lu_solve_samples, errors = lu_solve_errors, full_precision, tolerance = 100.0)]
     pub fn linalg_lu_solve(&self, pivots: &Tensor, B: &Tensor, options: impl Into<LuSolveOptions>) -> Result<Tensor> {
         const OP: &str = "linalg_lu_solve";
         let LuSolveOptions { left, adjoint } = options;
@@ -384,15 +380,16 @@ impl Tensor {
         full_precision(OP, self)?;
         let (rows, width) = sizes(OP, B)?;
         if self.dtype() != B.dtype() {
-            bail!(DType, OP, "the matrices are of {}, the right-hand sides of {}", self.dtype(), B.dtype());
+            bail!(DType, OP, "B must have dtype {}, got {}", self.dtype(), B.dtype());
         }
         check_pivots(OP, self, pivots, n)?;
         if n != if left { rows } else { width } {
             let (a, b) = (self.shape(), B.shape());
-            bail!(Shape, OP, "matrices in {a:?} do not fit right-hand sides in {b:?}");
+            let side = if left { "rows" } else { "columns" };
+            bail!(Shape, OP, "B must have {n} {side} for {a:?}, got shape {b:?}");
         }
         let p = matrix(&permutation(OP, pivots, n)?, n, self.dtype())?;
-        // From the right the transposed system is solved.
+        // `X · A = B` is solved as its conjugate transpose.
         let right = if left { B.clone() } else { mh(B)? };
         let x = if adjoint == left {
             let half = triangular(&mh(self)?, &right, false, false)?;
@@ -449,7 +446,7 @@ fn unpack_samples() -> Result<Vec<Sample>> {
 fn unpack_errors() -> Result<Vec<ErrorCase>> {
     let x = normal([3, 3], 1)?;
     Ok(vec![
-        error!["a pivot", "pivot 4", "3"; sample![&x, ints(&[1, 2, 4], [3])?]],
+        error!["a pivot", "got 4", "3"; sample![&x, ints(&[1, 2, 4], [3])?]],
         error!["too few pivots", "[2]", "[3, 3]"; sample![&x, ints(&[1, 2], [2])?]],
         error!["a vector", "[3]"; sample![normal([3], 1)?, ints(&[1, 2], [2])?]],
     ])
@@ -466,7 +463,7 @@ fn old_lu_solve_samples() -> Result<Vec<Sample>> {
 fn old_lu_solve_errors() -> Result<Vec<ErrorCase>> {
     let (lu, b) = (regular(&[3, 3], 1)?, normal([3, 2], 2)?);
     Ok(vec![
-        error!["a pivot", "pivot 4", "3"; sample![&b, &lu, ints(&[1, 2, 4], [3])?]],
+        error!["a pivot", "got 4", "3"; sample![&b, &lu, ints(&[1, 2, 4], [3])?]],
         error!["too few pivots", "[2]", "[3, 3]"; sample![&b, &lu, ints(&[1, 2], [2])?]],
     ])
 }
@@ -494,8 +491,8 @@ fn lu_solve_errors() -> Result<Vec<ErrorCase>> {
     let (lu, b) = (regular(&[3, 3], 1)?, normal([3, 2], 2)?);
     let pivots = |numbers: &[i64]| ints(numbers, [numbers.len()]);
     Ok(vec![
-        error!["a pivot", "pivot 4", "3"; sample![&lu, pivots(&[1, 2, 4])?, &b]],
-        error!["a pivot counted from 0", "pivot 0"; sample![&lu, pivots(&[0, 2, 3])?, &b]],
+        error!["a pivot", "got 4", "3"; sample![&lu, pivots(&[1, 2, 4])?, &b]],
+        error!["a pivot counted from 0", "got 0"; sample![&lu, pivots(&[0, 2, 3])?, &b]],
         error!["too few pivots", "[2]", "[3, 3]"; sample![&lu, pivots(&[1, 2])?, &b]],
         error!["sizes", "[3, 3]", "[2, 3]"; sample![&lu, pivots(&[1, 2, 3])?, normal([2, 3], 2)?]],
         error!["not square", "2 by 3"; sample![normal([2, 3], 1)?, pivots(&[1, 2])?, &b]],

@@ -1,14 +1,13 @@
 //! Matrix products.
 
 use crate::autograd::{BackwardContext, Grads};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::layout::{Layout, broadcast, check_shape};
 use crate::ops::elementwise::call::common_dtype;
 use crate::ops::linalg::precision::{MatmulPrecision, matmul_precision, with_matmul_precision};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
-use crate::vmap::innermost;
+use crate::tensor::batch::innermost;
 use crate::{DType, Device, Error, Result, Shape, Tensor, backend};
 use smallvec::{SmallVec, smallvec};
 
@@ -27,8 +26,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the inner sizes differ, the dimensions before them do not broadcast, one tensor is a single number, or the
-    /// elements are bools or have no common type.
+    /// If the inner sizes differ, the batch dimensions do not broadcast, a tensor is 0-dimensional, or the elements are
+    /// bools or have no common type.
     #[doc(alias = "mm")]
     #[doc(alias = "bmm")]
     #[doc(alias = "mv")]
@@ -38,7 +37,7 @@ impl Tensor {
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
         let (a, b) = (self.shape(), other.shape());
         if a.is_empty() || b.is_empty() {
-            bail!(Shape, "matmul", "cannot multiply {a:?} by {b:?}: a single number has no rows or columns");
+            bail!(Shape, "matmul", "cannot multiply {a:?} by {b:?}: both must have at least 1 dimension");
         }
         let (inner_a, inner_b) = (a[a.len() - 1], b[b.len().saturating_sub(2)]);
         if inner_a != inner_b {
@@ -80,12 +79,12 @@ impl Tensor {
             _ => false,
         };
         if !fits {
-            let bias = bias.map_or_else(String::new, |bias| format!(" and a bias of shape {:?}", bias.shape()));
+            let bias = bias.map_or_else(String::new, |bias| format!(", {:?}", bias.shape()));
             let (x, w) = (self.shape(), weight.shape());
             bail!(
                 Shape,
                 "linear",
-                "an input of shape {x:?} does not fit a weight of shape {w:?}{bias}: these must be [.., in], [out, in] and [out]"
+                "input, weight and bias must have shapes [.., in], [out, in] and [out], got {x:?}, {w:?}{bias}"
             );
         }
         let dtype = number_dtype("linear", self, weight)?;
@@ -137,7 +136,7 @@ fn matrices(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         let (a, b, precision) = (save.save_for(1, a), save.save_for(0, b), matmul_precision());
         move |ctx: &BackwardContext, g: &Tensor| {
             let for_a = || g.matmul(&b.get()?.transpose(-2, -1)?);
-            // One matrix under a whole batch: its gradient is one product over all rows, not a sum of many.
+            // One matrix for a whole batch: its gradient is one product over all rows, not a sum over the batch.
             let for_b = || match a.get()? {
                 a if one_matrix => rows(a)?.t()?.matmul(&rows(g)?),
                 a => a.transpose(-2, -1)?.matmul(g),
@@ -154,7 +153,7 @@ fn matrices_of_examples(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let Some(level) = innermost([a, b]) else { return matrices(a, b) };
     let rank = a.rank().max(b.rank());
     let all = |x: &Tensor| -> Result<Tensor> {
-        // One without a gradient may be the same for all examples, and is multiplied as one matrix.
+        // An operand that has no gradient and is the same for all examples is multiplied as one matrix.
         let shared =
             !x.requires_grad() && x.batch_dims().is_none_or(|dims| dims.iter().all(|dim| dim.level != level.number));
         if shared {
@@ -165,7 +164,7 @@ fn matrices_of_examples(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     matrices(&all(a)?, &all(b)?)?.batch(level)
 }
 
-/// From the products of the parts, in the dtype that these have.
+/// The product of complex operands, from products of their parts, whose dtype is `part`.
 #[track_caller]
 fn complex_matrices(a: &Tensor, b: &Tensor, part: DType) -> Result<Tensor> {
     let product = |a: &Tensor, b: &Tensor| matrices(&a.to_dtype(part)?, &b.to_dtype(part)?);
@@ -183,12 +182,12 @@ fn complex_matrices(a: &Tensor, b: &Tensor, part: DType) -> Result<Tensor> {
 fn number_dtype(op: &'static str, a: &Tensor, b: &Tensor) -> Result<DType> {
     backend::common_device(op, a.device(), [b.device()])?;
     match common_dtype(op, a.dtype(), b.dtype())? {
-        DType::Bool => bail!(DType, op, "a bool is not a number: cast with to_dtype first"),
+        DType::Bool => bail!(DType, op, "operands must be numeric, got bool: cast with to_dtype first"),
         dtype => Ok(dtype),
     }
 }
 
-/// All dimensions but the last as one.
+/// Flattens all dimensions but the last.
 fn rows(x: &Tensor) -> Result<Tensor> {
     x.reshape(folded(x.layout().shape()))
 }
@@ -202,9 +201,9 @@ fn folded(shape: &Shape) -> Shape {
 /// `[k, n]`; both have the same dtype.
 fn product(op: &'static str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     // Half precision is computed in f32 and rounded once, at the end; small integers in i64.
-    let (dtype, compute) = (a.dtype(), compute_dtype(a.dtype()));
+    let (dtype, compute) = (a.dtype(), a.dtype().compute_dtype());
     let on_gpu = a.device() != Device::Cpu;
-    // What this product is computed in, where this device has it.
+    // The precision of this product, if the device supports it.
     let precision = match (dtype, matmul_precision()) {
         (DType::BF16, _) | (DType::F32, MatmulPrecision::Bf16) if on_gpu || backend::has_bf16() => {
             MatmulPrecision::Bf16
@@ -212,7 +211,7 @@ fn product(op: &'static str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> R
         (DType::F32, MatmulPrecision::Tf32) => MatmulPrecision::Tf32,
         _ => MatmulPrecision::Full,
     };
-    // A GPU multiplies floats as they are, and rounds the sums itself.
+    // A GPU takes floats in their own dtype and rounds the sums itself.
     let (operand, compute) = match precision {
         MatmulPrecision::Bf16 if on_gpu => (DType::BF16, dtype),
         _ if on_gpu && dtype.is_float() => (dtype, dtype),
@@ -249,12 +248,11 @@ fn product(op: &'static str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> R
     if dtype == compute { Ok(out) } else { out.to_dtype(dtype) }
 }
 
-/// The shape of the products of all matrices of two tensors, and the layouts in which the tensors have as many of them, one of
-/// the two perhaps again and again.
+/// The shape of a batched product, and the layouts of the operands, broadcast to the common batch.
 fn batches(op: &'static str, la: &Layout, lb: &Layout) -> Result<(Shape, Layout, Layout)> {
     let (a, b) = (la.shape(), lb.shape());
     let n = b[b.len() - 1];
-    // Under one matrix the rows of a whole batch are the rows of one product, where strides can say so.
+    // With one matrix on the right, the rows of the whole batch are rows of one product, if strides allow it.
     if b.len() == 2
         && a.len() != 2
         && let Some(all_rows) = la.reshape(&folded(a))
@@ -265,7 +263,7 @@ fn batches(op: &'static str, la: &Layout, lb: &Layout) -> Result<(Shape, Layout,
     let Ok(batch) = broadcast(op, &[&lead_a.into(), &lead_b.into()]) else {
         bail!(Shape, op, "cannot multiply {a:?} by {b:?}: batch sizes {lead_a:?} and {lead_b:?} do not broadcast");
     };
-    // Operands that exist can broadcast to one that is too large to.
+    // Operands that fit into memory can broadcast to a shape that does not.
     let in_batch = |rows: usize, columns: usize| -> Result<Shape> {
         let shape: Shape = batch.iter().copied().chain([rows, columns]).collect();
         check_shape(op, &shape).map(|_| shape)
@@ -332,7 +330,7 @@ fn linear_samples() -> Result<Vec<Sample>> {
     }
     all.push(sample![normal([2, 3], 1)?, normal([3], 2)?]);
     all.push(sample![normal([2, 2, 3], 1)?, normal([3], 2)?, normal([], 3)?]);
-    // Nothing comes in, but for the bias.
+    // An inner size of 0: the result is the bias.
     all.push(sample![normal([2, 0], 1)?, normal([3, 0], 2)?, normal([3], 3)?]);
     Ok(all)
 }
@@ -386,7 +384,7 @@ mod tests {
         Ok(())
     }
 
-    /// The gradients written as the sums they stand for.
+    /// The gradients, compared with explicit sums.
     #[test]
     fn a_weight_under_a_batch_gets_the_sum_over_all_rows() -> Result<()> {
         for transposed in [false, true] {
@@ -402,7 +400,7 @@ mod tests {
                 let want: f64 = (0..6).map(|j| gs[row * 6 + j] * ws[i * 6 + j]).sum();
                 assert!((got - want).abs() < 1e-12, "x {at}: {got}, not {want}");
             }
-            // Bit for bit one product, where a sum of eight would round otherwise.
+            // Bit for bit one product: a sum of eight products would round differently.
             assert!(grads[1].equal(&rows(&x)?.t()?.matmul(&rows(&g)?)?.detach())?);
             for (at, got) in grads[1].to_vec::<f64>()?.iter().enumerate() {
                 let (i, j) = (at / 6, at % 6);
@@ -473,7 +471,7 @@ mod tests {
             false => (x.linear(&w, Some(&bias))?, 0.0),
         };
         assert!(y.allclose_with(&want, (tolerance, tolerance))?);
-        // The backward pass is outside, and of the same precision all the same.
+        // The backward pass runs outside of the scope, but with the same precision.
         let g = Generator::seed(4).randn(y.shape())?;
         let grads = found(grad_with(&y, &[&x, &w], &g)?);
         if exact {
@@ -538,7 +536,7 @@ mod tests {
         let w = Generator::seed(2).randn([200, 300])?.requires_grad_(true)?;
         let b = Generator::seed(3).randn([200])?;
         let run = |threads: usize| -> Result<Vec<Tensor>> {
-            crate::with_num_threads(threads, || {
+            crate::backend::with_num_threads(threads, || {
                 let y = x.linear(&w, Some(&b))?;
                 let mut all = found(grad_with(&y, &[&x, &w], &y.detach())?);
                 all.push(y);

@@ -1,8 +1,8 @@
 //! Linear algebra.
 //!
-//! - `matmul`, `products`, `vectors`, `einsum`: products of matrices, vectors and tensors. `precision`: how exactly they are computed.
+//! - `matmul`, `products`, `vectors`, `einsum`: products of matrices, vectors and tensors. `precision`: their precision.
 //! - `cholesky`, `lu`, `ldl`, `qr`, `eig`, `spectral`, `lowrank`: decompositions. `spectral` is `eigh` and `svd`.
-//! - `solve`, `det`, `pinv`, `norms`, `functions`: what is computed with them.
+//! - `solve`, `det`, `pinv`, `norms`, `functions`: operations that use decompositions.
 //! - `common`: checks of matrices, transposes and diagonals.
 
 pub(in crate::ops) mod common;

@@ -1,33 +1,33 @@
 //! Norms of vectors and matrices, and condition numbers.
 
 use crate::autograd::BackwardContext;
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::layout::resolve_dim;
+use crate::layout::{Dims, ReduceDims};
 use crate::ops::linalg::common::{floats, full_precision, sizes};
 use crate::ops::linalg::solve::{regular, square_errors};
 use crate::ops::reduce::sums::ReducePlan;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::ops::{Arg, ArgKind, FromArg, ops};
 use crate::options::options;
-use crate::{DType, Dims, ReduceDims, Result, Scalar, Tensor};
+use crate::{DType, Result, Scalar, Tensor};
 use smallvec::smallvec;
 
 /// The order of a norm: a number, or one of two names for matrices.
 ///
 /// ```
-/// use cotangent::{NormOrd, tensor};
+/// use cotangent::{linalg, options::NormOrd, tensor};
 /// let x = tensor!([[3.0, 0.0], [0.0, 4.0]])?;
-/// assert_eq!(x.linalg_matrix_norm(NormOrd::Fro)?.item::<f32>()?, 5.0);
-/// assert_eq!(x.linalg_matrix_norm(1)?.item::<f32>()?, 4.0);
+/// assert_eq!(linalg::matrix_norm(&x, NormOrd::Fro)?.item::<f32>()?, 5.0);
+/// assert_eq!(linalg::matrix_norm(&x, 1)?.item::<f32>()?, 4.0);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum NormOrd {
-    /// After Frobenius: the root of the sum of squares.
+    /// The Frobenius norm: the square root of the sum of squares.
     Fro,
-    /// The sum of the singular values.
+    /// The nuclear norm: the sum of the singular values.
     Nuc,
     /// A number, which may be infinite.
     Number(f64),
@@ -77,36 +77,36 @@ impl From<NormOrd> for Arg {
 }
 
 options! {
-    /// The options of [`Tensor::linalg_vector_norm_with`] and [`Tensor::linalg_norm_with`].
+    /// The options of [`linalg::vector_norm_with`](crate::linalg::vector_norm_with) and [`linalg::norm_with`](crate::linalg::norm_with).
     ///
     /// ```
-    /// use cotangent::{DType, LinalgNormOptions, tensor};
-    /// let norm = tensor!([3.0, 4.0])?.linalg_vector_norm_with(2.0, .., LinalgNormOptions::new().dtype(DType::F64))?;
+    /// use cotangent::{linalg, options::LinalgNormOptions, tensor, DType};
+    /// let norm = linalg::vector_norm_with(&tensor!([3.0, 4.0])?, 2.0, .., LinalgNormOptions::new().dtype(DType::F64))?;
     /// assert_eq!(norm.item::<f64>()?, 5.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LinalgNormOptions {
-        /// What the elements are cast to first.
+        /// The dtype that elements are cast to first.
         dtype: Option<DType> = None,
     }
 }
 
 options! {
-    /// The options of [`Tensor::linalg_matrix_norm_with`].
+    /// The options of [`linalg::matrix_norm_with`](crate::linalg::matrix_norm_with).
     ///
     /// ```
-    /// use cotangent::{MatrixNormOptions, Tensor};
+    /// use cotangent::{linalg, options::MatrixNormOptions, Tensor};
     /// let x = Tensor::ones([2, 3, 4])?;
     /// let options = MatrixNormOptions::new().dim([0, 1]).keepdim(true);
-    /// assert_eq!(x.linalg_matrix_norm_with(1, options)?.shape(), [1, 1, 4]);
+    /// assert_eq!(linalg::matrix_norm_with(&x, 1, options)?.shape(), [1, 1, 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct MatrixNormOptions {
         /// The dimensions of the rows and of the columns.
         dim: Vec<isize> = vec![-2, -1],
-        /// Whether both dimensions stay, with size 1.
+        /// Whether both dimensions are kept, with size 1.
         keepdim: bool = false,
-        /// What the elements are cast to first.
+        /// The dtype that elements are cast to first.
         dtype: Option<DType> = None,
     }
 }
@@ -124,7 +124,7 @@ fn vector_norm(op: &'static str, x: &Tensor, ord: f64, over: &ReduceDims) -> Res
         if ord != 2.0 {
             return vector_norm(op, &x.abs()?, ord, over);
         }
-        // The squares of both parts are squares to add: also where an element is zero.
+        // The norm of real and imaginary parts, whose derivative is also right where an element is zero.
         let parts = x.view_as_real()?;
         let dims: Vec<isize> = plan.dims.iter().map(|&dim| dim as isize).chain([x.rank() as isize]).collect();
         let both = ReduceDims { dims: Dims { named: Some(dims[..].into()) }, keepdim: over.keepdim };
@@ -134,11 +134,11 @@ fn vector_norm(op: &'static str, x: &Tensor, ord: f64, over: &ReduceDims) -> Res
     if ord.is_infinite() {
         let plan = ReducePlan::new(op, x, over)?;
         if plan.count() == 0 {
-            bail!(Shape, op, "the norm of order {ord} of no elements, of shape {:?}, does not exist", x.shape());
+            bail!(Shape, op, "reduced dimensions must not be empty for ord {ord}, got shape {:?}", x.shape());
         }
         return if ord > 0.0 { x.abs()?.max(over.clone()) } else { x.abs()?.min(over.clone()) };
     }
-    let wide = x.to_dtype(compute_dtype(x.dtype()))?;
+    let wide = x.to_dtype(x.dtype().compute_dtype())?;
     let plan = ReducePlan::new(op, &wide, over)?;
     let values = wide.detach();
     let value = if ord == 0.0 {
@@ -160,7 +160,7 @@ fn vector_norm(op: &'static str, x: &Tensor, ord: f64, over: &ReduceDims) -> Res
             if ord == 1.0 {
                 return Ok(smallvec![Some(g.mul(&x.sign()?)?)]);
             }
-            // Where everything is zero the derivative is taken to be zero.
+            // Where the norm is zero, the derivative is defined as zero.
             let filled = |t: &Tensor| t.masked_fill(&t.detach().eq(0)?, 1);
             let y = filled(&plan.spread(&ctx.output(&y))?)?;
             let cotangent = if ord == 2.0 {
@@ -181,21 +181,21 @@ fn matrix_norm(op: &'static str, x: &Tensor, ord: NormOrd, dims: [isize; 2], kee
     floats(op, x)?;
     let [rows, columns] = [resolve_dim(op, dims[0], x.rank())?, resolve_dim(op, dims[1], x.rank())?];
     if rows == columns {
-        bail!(Index, op, "the rows and the columns are both dimension {rows}");
+        bail!(Index, op, "dim must name two different dimensions, got {rows} twice");
     }
     let both = || ReduceDims { dims: Dims { named: Some([rows as isize, columns as isize][..].into()) }, keepdim };
     if ord == NormOrd::Fro {
         return vector_norm(op, x, 2.0, &both());
     }
-    // The matrices last.
+    // Moves the dimensions of the matrices to the end.
     let order: Vec<usize> = (0..x.rank()).filter(|d| ![rows, columns].contains(d)).chain([rows, columns]).collect();
     let last = x.permute(&order[..])?;
-    // The largest of no numbers is 0, as norms are not negative; the smallest does not exist.
+    // The largest of no values is 0, as norms are not negative; the smallest does not exist.
     let largest_or_smallest = |numbers: &Tensor, p: f64| match (p > 0.0, numbers.shape().last()) {
         (true, Some(0)) => numbers.sum(-1),
         (true, _) => numbers.max(-1),
         (false, Some(0)) => {
-            bail!(Shape, op, "the norm of order {ord} of matrices without elements, in {:?}, does not exist", x.shape())
+            bail!(Shape, op, "matrices must not be empty for ord {ord}, got shape {:?}", x.shape())
         }
         (false, _) => numbers.min(-1),
     };
@@ -212,11 +212,7 @@ fn matrix_norm(op: &'static str, x: &Tensor, ord: NormOrd, dims: [isize; 2], kee
             largest_or_smallest(&last.linalg_svdvals()?, p)?
         }
         NormOrd::Number(_) | NormOrd::Fro => {
-            bail!(
-                Value,
-                op,
-                "there is no norm of matrices of order {ord}: fro, nuc, 1, 2, inf and the negative numbers are"
-            )
+            bail!(Value, op, "ord must be fro, nuc, ±1, ±2 or ±inf for matrices, got {ord}")
         }
     };
     if !keepdim {
@@ -233,17 +229,16 @@ impl Tensor {
     /// largest and the smallest absolute value, 0 the number of nonzero elements.
     ///
     /// ```
-    /// # use cotangent::tensor;
+    /// # use cotangent::{linalg, tensor};
     /// let x = tensor!([[3.0, 4.0], [0.0, -2.0]])?;
-    /// assert_eq!(x.linalg_vector_norm(2.0, 1)?.to_vec::<f32>()?, [5.0, 2.0]);
-    /// assert_eq!(x.linalg_vector_norm(f64::INFINITY, ..)?.item::<f32>()?, 4.0);
+    /// assert_eq!(linalg::vector_norm(&x, 2.0, 1)?.to_vec::<f32>()?, [5.0, 2.0]);
+    /// assert_eq!(linalg::vector_norm(&x, f64::INFINITY, ..)?.item::<f32>()?, 4.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the elements are not floats, or there is no such dimension; for inf and -inf if there are no elements.
-    #[doc(alias = "vector_norm")]
-    #[op(autocast_cuda = f32, samples = vector_norm_samples, errors = vector_norm_errors, aliases = ["vector_norm"], tolerance = 10.0)]
+    #[op(function = linalg, autocast_cuda = f32, samples = vector_norm_samples, errors = vector_norm_errors, aliases = ["vector_norm"], tolerance = 10.0)]
     pub fn linalg_vector_norm(
         &self,
         #[default(2.0)] ord: f64,
@@ -258,18 +253,16 @@ impl Tensor {
     /// smallest absolute row sum.
     ///
     /// ```
-    /// # use cotangent::{NormOrd, tensor};
+    /// # use cotangent::{linalg, options::NormOrd, tensor};
     /// let x = tensor!([[1.0, -2.0], [3.0, 4.0]])?;
-    /// assert_eq!(x.linalg_matrix_norm(1)?.item::<f32>()?, 6.0);
-    /// assert_eq!(x.linalg_matrix_norm(f64::INFINITY)?.item::<f32>()?, 7.0);
+    /// assert_eq!(linalg::matrix_norm(&x, 1)?.item::<f32>()?, 6.0);
+    /// assert_eq!(linalg::matrix_norm(&x, f64::INFINITY)?.item::<f32>()?, 7.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If there is no such norm, the dimensions are not two, or the elements are not floats; of `f32` or `f64` for norms by singular
-    /// values.
-    #[doc(alias = "matrix_norm")]
-    #[op(autocast_cuda = f32, samples = matrix_norm_samples, errors = matrix_norm_errors, aliases = ["matrix_norm"], tolerance = 1000.0, full_precision)]
+    /// If there is no such norm, `dim` does not name two dimensions, or the elements are not `f32`, `f64` or complex.
+    #[op(function = linalg, autocast_cuda = f32, samples = matrix_norm_samples, errors = matrix_norm_errors, aliases = ["matrix_norm"], tolerance = 1000.0, full_precision)]
     pub fn linalg_matrix_norm(
         &self,
         #[default(NormOrd::Fro)] ord: impl Into<NormOrd>,
@@ -277,7 +270,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         const OP: &str = "linalg_matrix_norm";
         let MatrixNormOptions { dim, keepdim, dtype } = options;
-        let &[rows, columns] = &dim[..] else { bail!(Shape, OP, "{dim:?} does not name two dimensions") };
+        let &[rows, columns] = &dim[..] else { bail!(Shape, OP, "dim must name two dimensions, got {dim:?}") };
         let x = cast(self, dtype)?;
         sizes(OP, &x)?;
         full_precision(OP, &x)?;
@@ -288,16 +281,16 @@ impl Tensor {
     /// elements. With an order and without dimensions, the tensor must be a vector or a matrix.
     ///
     /// ```
-    /// # use cotangent::{NormOrd, tensor};
+    /// # use cotangent::{linalg, options::NormOrd, tensor};
     /// let x = tensor!([[3.0, 0.0], [0.0, 4.0]])?;
-    /// assert_eq!(x.linalg_norm(None, ..)?.item::<f32>()?, 5.0);
-    /// assert_eq!(x.linalg_norm(Some(NormOrd::Nuc), ..)?.item::<f32>()?, 7.0);
+    /// assert_eq!(linalg::norm(&x, None, ..)?.item::<f32>()?, 5.0);
+    /// assert_eq!(linalg::norm(&x, Some(NormOrd::Nuc), ..)?.item::<f32>()?, 7.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If there is no such norm or dimension, or the elements are not floats; of `f32` or `f64` for norms by singular values.
-    #[op(autocast_cuda = f32, samples = norm_samples, errors = norm_errors, tolerance = 1000.0)]
+    /// If there is no such norm or dimension, or the elements are not floats, or of half precision for norms by singular values.
+    #[op(function = linalg, autocast_cuda = f32, samples = norm_samples, errors = norm_errors, tolerance = 1000.0)]
     pub fn linalg_norm(
         &self,
         ord: Option<NormOrd>,
@@ -308,7 +301,7 @@ impl Tensor {
         let x = cast(self, options.dtype)?;
         let named = over.dims.named.is_some();
         let Some(ord) = ord else { return vector_norm(OP, &x, 2.0, &over) };
-        // Of two dimensions the first has the rows, whichever comes first in the shape.
+        // The first of two dimensions is that of the rows, whatever their order in the shape.
         let all: Vec<isize> = (0..x.rank() as isize).collect();
         let dims = over.dims.named.as_ref().map_or(&all[..], |named| &named[..]);
         match (dims, ord) {
@@ -316,7 +309,7 @@ impl Tensor {
             (&[_], NormOrd::Number(p)) => vector_norm(OP, &x, p, &over),
             _ => {
                 let which = if named { format!("{} dimensions", dims.len()) } else { format!("shape {:?}", x.shape()) };
-                bail!(Shape, OP, "there is no norm of order {ord} over {which}")
+                bail!(Shape, OP, "a norm of order {ord} is not supported for {which}")
             }
         }
     }
@@ -325,17 +318,16 @@ impl Tensor {
     /// the smallest singular value; for -2 its inverse. It is 0 for empty matrices.
     ///
     /// ```
-    /// # use cotangent::{NormOrd, tensor};
+    /// # use cotangent::{linalg, options::NormOrd, tensor};
     /// let x = tensor!([[2.0, 0.0], [0.0, 1.0]])?;
-    /// assert_eq!(x.linalg_cond(None)?.item::<f32>()?, 2.0);
-    /// assert_eq!(x.linalg_cond(Some(NormOrd::from(1)))?.item::<f32>()?, 2.0);
+    /// assert_eq!(linalg::cond(&x, None)?.item::<f32>()?, 2.0);
+    /// assert_eq!(linalg::cond(&x, Some(NormOrd::from(1)))?.item::<f32>()?, 2.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If there is no such norm, the elements are not `f32`, `f64` or complex or, with other orders than 2 and -2, a matrix is not square.
-    #[doc(alias = "cond")]
-    #[op(autocast_cpu = f32, samples = cond_samples, errors = cond_errors, aliases = ["cond"], full_precision, tolerance = 1000.0, batch)]
+    #[op(function = linalg, autocast_cpu = f32, samples = cond_samples, errors = cond_errors, aliases = ["cond"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_cond(&self, p: Option<NormOrd>) -> Result<Tensor> {
         const OP: &str = "linalg_cond";
         let (rows, columns) = sizes(OP, self)?;
@@ -358,7 +350,7 @@ impl Tensor {
         if !crate::ops::linalg::common::any(&singular)? {
             return norm(self)?.mul(&norm(&inverse)?);
         }
-        // That of a singular matrix is infinite.
+        // The condition number of a singular matrix is infinite.
         let safe = inverse.masked_fill(&singular.unsqueeze(-1)?.unsqueeze(-1)?, 0)?;
         norm(self)?.mul(&norm(&safe)?)?.masked_fill(&singular, f64::INFINITY)
     }
@@ -399,9 +391,9 @@ fn matrix_norm_samples() -> Result<Vec<Sample>> {
 fn matrix_norm_errors() -> Result<Vec<ErrorCase>> {
     let x = normal([2, 3], 1)?;
     Ok(vec![
-        error!["no such norm", "order 3"; sample![&x, 3.0]],
+        error!["no such norm", "got 3"; sample![&x, 3.0]],
         error!["one dimension", "[0]"; sample![&x, "fro"; dim = vec![0_isize]]],
-        error!["the same dimension", "both dimension 1"; sample![&x, "fro"; dim = [1, -1]]],
+        error!["the same dimension", "got 1 twice"; sample![&x, "fro"; dim = [1, -1]]],
         error!["a vector", "[3]"; sample![normal([3], 1)?]],
         error!["integers", "i64"; sample![Tensor::zeros_with([2, 2], DType::I64)?]],
     ])
@@ -426,7 +418,7 @@ fn norm_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         error!["an order without dimensions", "[2, 2, 3]", "fro"; sample![&x, "fro"]],
         error!["a matrix's norm of a vector", "nuc"; sample![&x, "nuc", [0]]],
-        error!["no such norm", "order 3"; sample![&x, 3.0, [0, 1]]],
+        error!["no such norm", "got 3"; sample![&x, 3.0, [0, 1]]],
         error!["integers", "i64"; sample![Tensor::zeros_with([2], DType::I64)?]],
     ])
 }
@@ -443,6 +435,6 @@ fn cond_samples() -> Result<Vec<Sample>> {
 fn cond_errors() -> Result<Vec<ErrorCase>> {
     let mut all: Vec<ErrorCase> = square_errors()?.into_iter().filter(|case| case.label != "not square").collect();
     all.push(error!["not square", "2 by 3"; sample![normal([2, 3], 1)?, "fro"]]);
-    all.push(error!["no such norm", "order 3"; sample![regular(&[2, 2], 1)?, 3.0]]);
+    all.push(error!["no such norm", "got 3"; sample![regular(&[2, 2], 1)?, 3.0]]);
     Ok(all)
 }

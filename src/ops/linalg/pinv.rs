@@ -11,12 +11,12 @@ use crate::{DType, Result, Tensor, keepdim};
 use smallvec::smallvec;
 
 options! {
-    /// The options of [`Tensor::linalg_pinv_with`] and [`Tensor::linalg_matrix_rank_with`].
+    /// The options of [`linalg::pinv_with`](crate::linalg::pinv_with) and [`linalg::matrix_rank_with`](crate::linalg::matrix_rank_with).
     ///
     /// ```
-    /// use cotangent::{PinvOptions, tensor};
+    /// use cotangent::{linalg, options::PinvOptions, tensor};
     /// let x = tensor!([[1.0, 0.0], [0.0, 1e-3]])?;
-    /// assert_eq!(x.linalg_matrix_rank_with(PinvOptions::new().atol(0.1))?.item::<i64>()?, 1);
+    /// assert_eq!(linalg::matrix_rank_with(&x, PinvOptions::new().atol(0.1))?.item::<i64>()?, 1);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct PinvOptions {
@@ -30,7 +30,7 @@ options! {
     }
 }
 
-/// Which singular values count, for [`PinvOptions`]: more than this.
+/// The tolerance that [`PinvOptions`] give: singular values above it count.
 fn tolerance(x: &Tensor, s: &Tensor, options: &PinvOptions) -> Result<Tensor> {
     let (m, n) = sizes("linalg_pinv", x)?;
     let rtol = options.rtol.unwrap_or(if options.atol.is_some_and(|atol| atol > 0.0) {
@@ -49,17 +49,16 @@ impl Tensor {
     /// constant rank.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let y = tensor!([[2.0, 0.0], [0.0, 0.0]])?.linalg_pinv()?;
+    /// # use cotangent::{linalg, tensor};
+    /// let y = linalg::pinv(&tensor!([[2.0, 0.0], [0.0, 0.0]])?)?;
     /// assert_eq!(y.to_vec::<f32>()?, [0.5, 0.0, 0.0, 0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If there are no matrices, elements are not finite, or are not `f32`, `f64` or complex.
-    #[doc(alias = "pinv")]
     #[doc(alias = "pinverse")]
-    #[op(autocast = f32, samples = pinv_samples, errors = svd_errors, aliases = ["pinv", "pinverse"], full_precision, tolerance = 1000.0, batch)]
+    #[op(function = linalg, autocast = f32, samples = pinv_samples, errors = svd_errors, aliases = ["pinv", "pinverse"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_pinv(&self, options: impl Into<PinvOptions>) -> Result<Tensor> {
         const OP: &str = "linalg_pinv";
         let (m, n) = sizes(OP, self)?;
@@ -103,15 +102,14 @@ impl Tensor {
     /// The rank of matrices: the number of singular values above a tolerance.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([[1.0, 2.0], [2.0, 4.0]])?.linalg_matrix_rank()?.item::<i64>()?, 1);
+    /// # use cotangent::{linalg, tensor};
+    /// assert_eq!(linalg::matrix_rank(&tensor!([[1.0, 2.0], [2.0, 4.0]])?)?.item::<i64>()?, 1);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If there are no matrices, elements are not finite, or are not `f32`, `f64` or complex.
-    #[doc(alias = "matrix_rank")]
-    #[op(autocast_cpu = f32, samples = rank_samples, errors = svd_errors, derivative = none, aliases = ["matrix_rank"], full_precision, batch)]
+    #[op(function = linalg, autocast_cpu = f32, samples = rank_samples, errors = svd_errors, derivative = none, aliases = ["matrix_rank"], full_precision, batch)]
     pub fn linalg_matrix_rank(&self, options: impl Into<PinvOptions>) -> Result<Tensor> {
         const OP: &str = "linalg_matrix_rank";
         sizes(OP, self)?;

@@ -1,4 +1,4 @@
-//! How exactly matrices are multiplied on a thread.
+//! The precision of matrix products on a thread.
 
 pub use crate::backend::spec::MatmulPrecision;
 use std::cell::Cell;
@@ -7,10 +7,10 @@ thread_local! {
     static PRECISION: Cell<MatmulPrecision> = const { Cell::new(MatmulPrecision::Full) };
 }
 
-/// The precision on this thread.
+/// The precision of matrix products on this thread.
 ///
 /// ```
-/// use cotangent::{MatmulPrecision, matmul_precision};
+/// use cotangent::settings::{MatmulPrecision, matmul_precision};
 /// assert_eq!(matmul_precision(), MatmulPrecision::Full);
 /// ```
 #[doc(alias = "get_float32_matmul_precision")]
@@ -22,7 +22,7 @@ pub fn matmul_precision() -> MatmulPrecision {
 /// it runs. Parameters, gradients and everything but the factors of the products stay in `f32`.
 ///
 /// ```
-/// use cotangent::{MatmulPrecision, Tensor, with_matmul_precision};
+/// use cotangent::{Tensor, settings::{MatmulPrecision, with_matmul_precision}};
 /// let x = Tensor::full([64, 64], 0.1)?;
 /// let y = with_matmul_precision(MatmulPrecision::Bf16, || x.matmul(&x))?;
 /// assert!(y.allclose_with(&x.matmul(&x)?, (1e-2, 0.0))?);

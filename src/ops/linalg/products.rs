@@ -1,4 +1,4 @@
-//! Products of vectors, matrices and batches of them, each with its own shapes.
+//! Products of vectors, matrices and batches of matrices, with fixed ranks.
 
 use crate::error::bail;
 use crate::ops::elementwise::call::common_dtype;
@@ -9,28 +9,28 @@ use crate::options::options;
 use crate::{DType, Result, Scalar, Tensor};
 
 options! {
-    /// The options of [`Tensor::addmm_with`] and of those like it.
+    /// The options of [`Tensor::addmm_with`] and of related operations.
     ///
     /// ```
-    /// use cotangent::{AddProductOptions, Tensor, tensor};
+    /// use cotangent::{Tensor, tensor, options::AddProductOptions};
     /// let (x, a) = (tensor!([[1.0]])?, tensor!([[2.0]])?);
     /// let y = x.addmm_with(&a, &a, AddProductOptions::new().beta(10).alpha(0.5))?;
     /// assert_eq!(y.item::<f32>()?, 12.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct AddProductOptions {
-        /// What the tensor is multiplied by. With 0 its elements are not looked at, even if they are NaN.
+        /// The factor of the tensor. With 0 its elements are ignored, even NaN.
         beta: Scalar = Scalar::I64(1),
-        /// What the product is multiplied by.
+        /// The factor of the product.
         alpha: Scalar = Scalar::I64(1),
     }
 }
 
-/// Refuses operands that do not have as many dimensions.
+/// Checks the number of dimensions of each operand.
 fn ranks(op: &'static str, operands: &[(&Tensor, usize)]) -> Result<()> {
     let Some((x, rank)) = operands.iter().find(|(x, rank)| x.rank() != *rank) else { return Ok(()) };
-    let noun = ["a single number", "a vector", "a matrix", "a batch of matrices"][*rank];
-    bail!(Shape, op, "a tensor of shape {:?} is not {noun}: {rank} dimensions are needed", x.shape())
+    let noun = ["a 0-D tensor", "a vector", "a matrix", "a 3-D batch of matrices"][*rank];
+    bail!(Shape, op, "expected {noun}, got shape {:?}", x.shape())
 }
 
 /// Refuses sizes that differ.
@@ -55,7 +55,7 @@ fn added(op: &'static str, x: &Tensor, product: &Tensor, options: &AddProductOpt
     let dtype = common_dtype(op, x.dtype(), product.dtype())?;
     for (name, number) in [("beta", beta), ("alpha", alpha)] {
         if !dtype.is_float() && !dtype.is_complex() && matches!(number, Scalar::F64(_)) {
-            bail!(DType, op, "{name} is {}, which is not an integer, beside elements of {dtype}", number.to_f64());
+            bail!(DType, op, "{name} must be an integer for elements of {dtype}, got {}", number.to_f64());
         }
     }
     let scaled = |x: &Tensor, by: Scalar| if by.to_f64() == 1.0 { Ok(x.clone()) } else { x.mul(by) };
@@ -69,7 +69,7 @@ fn added(op: &'static str, x: &Tensor, product: &Tensor, options: &AddProductOpt
     x.add(&scaled(product, alpha)?)
 }
 
-/// # Products
+/// # Dot and batched matrix products
 #[ops]
 impl Tensor {
     /// The dot product of two vectors.
@@ -206,8 +206,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, or `beta` or `alpha` is no integer where the elements are.
-    #[op(autocast = lower, samples = addmm_samples, errors = addmm_errors)]
+    /// If the shapes do not fit, or `beta` or `alpha` is not an integer for integer elements.
+    #[op(in_place, autocast = lower, samples = addmm_samples, errors = addmm_errors)]
     pub fn addmm(&self, mat1: &Tensor, mat2: &Tensor, options: impl Into<AddProductOptions>) -> Result<Tensor> {
         added("addmm", self, &mat1.mm(mat2)?, &options)
     }
@@ -223,7 +223,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`addmm`](Self::addmm).
-    #[op(autocast_cuda = lower, samples = addmv_samples, errors = addmv_errors)]
+    #[op(in_place, autocast_cuda = lower, samples = addmv_samples, errors = addmv_errors)]
     pub fn addmv(&self, mat: &Tensor, vec: &Tensor, options: impl Into<AddProductOptions>) -> Result<Tensor> {
         added("addmv", self, &mat.mv(vec)?, &options)
     }
@@ -239,7 +239,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`addmm`](Self::addmm).
-    #[op(autocast_cuda = lower, samples = addr_samples, errors = addr_errors)]
+    #[op(in_place, autocast_cuda = lower, samples = addr_samples, errors = addr_errors)]
     pub fn addr(&self, vec1: &Tensor, vec2: &Tensor, options: impl Into<AddProductOptions>) -> Result<Tensor> {
         added("addr", self, &vec1.outer(vec2)?, &options)
     }
@@ -255,7 +255,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`addmm`](Self::addmm).
-    #[op(autocast = lower, samples = addbmm_samples, errors = addbmm_errors)]
+    #[op(in_place, autocast = lower, samples = addbmm_samples, errors = addbmm_errors)]
     pub fn addbmm(&self, batch1: &Tensor, batch2: &Tensor, options: impl Into<AddProductOptions>) -> Result<Tensor> {
         batches("addbmm", batch1, batch2)?;
         // A sum of products is one product of longer rows and columns.
@@ -276,7 +276,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`addmm`](Self::addmm).
-    #[op(autocast = lower, samples = baddbmm_samples, errors = baddbmm_errors)]
+    #[op(in_place, autocast = lower, samples = baddbmm_samples, errors = baddbmm_errors)]
     pub fn baddbmm(&self, batch1: &Tensor, batch2: &Tensor, options: impl Into<AddProductOptions>) -> Result<Tensor> {
         added("baddbmm", self, &batch1.bmm(batch2)?, &options)
     }
@@ -310,7 +310,7 @@ fn refused(label: &'static str, message: &[&'static str], shapes: &[&[usize]]) -
 fn integers_scaled(shapes: &[&[usize]]) -> Result<ErrorCase> {
     let zeros = shapes.iter().map(|shape| Tensor::zeros_with(*shape, DType::I64).map(Into::into));
     let call = Sample::new(zeros.collect::<Result<Vec<_>>>()?).with("alpha", 0.5);
-    Ok(ErrorCase::new("a fraction of integers", &["alpha is 0.5", "i64"], call))
+    Ok(ErrorCase::new("a fraction of integers", &["alpha must be an integer", "i64", "0.5"], call))
 }
 
 fn dot_samples() -> Result<Vec<Sample>> {
@@ -325,8 +325,8 @@ fn dot_errors() -> Result<Vec<ErrorCase>> {
 
 fn vector_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
-        refused("a matrix", &["[2, 3]", "not a vector"], &[&[2, 3], &[3]])?,
-        refused("a number", &["[]", "not a vector"], &[&[3], &[]])?,
+        refused("a matrix", &["[2, 3]", "a vector"], &[&[2, 3], &[3]])?,
+        refused("a number", &["[]", "a vector"], &[&[3], &[]])?,
     ])
 }
 
@@ -349,8 +349,8 @@ fn mv_samples() -> Result<Vec<Sample>> {
 fn mv_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         refused("sizes", &["[2, 3]", "[2]", "3 and 2"], &[&[2, 3], &[2]])?,
-        refused("a matrix", &["[3, 2]", "not a vector"], &[&[2, 3], &[3, 2]])?,
-        refused("a vector", &["[3]", "not a matrix"], &[&[3], &[3]])?,
+        refused("a matrix", &["[3, 2]", "a vector"], &[&[2, 3], &[3, 2]])?,
+        refused("a vector", &["[3]", "a matrix"], &[&[3], &[3]])?,
     ])
 }
 
@@ -361,7 +361,7 @@ fn mm_samples() -> Result<Vec<Sample>> {
 fn mm_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         refused("sizes", &["[2, 3]", "[2, 3]", "3 and 2"], &[&[2, 3], &[2, 3]])?,
-        refused("a vector", &["[3]", "not a matrix"], &[&[2, 3], &[3]])?,
+        refused("a vector", &["[3]", "a matrix"], &[&[2, 3], &[3]])?,
     ])
 }
 
@@ -373,7 +373,7 @@ fn bmm_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         refused("batches", &["1 and 2"], &[&[1, 2, 3], &[2, 3, 2]])?,
         refused("sizes", &["3 and 4"], &[&[2, 2, 3], &[2, 4, 2]])?,
-        refused("a matrix", &["[3, 2]", "not a batch"], &[&[2, 2, 3], &[3, 2]])?,
+        refused("a matrix", &["[3, 2]", "a 3-D batch"], &[&[2, 2, 3], &[3, 2]])?,
     ])
 }
 
@@ -408,7 +408,7 @@ fn addr_samples() -> Result<Vec<Sample>> {
 
 fn addr_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
-        refused("a matrix", &["[2, 2]", "not a vector"], &[&[2, 3], &[2, 2], &[3]])?,
+        refused("a matrix", &["[2, 2]", "a vector"], &[&[2, 3], &[2, 2], &[3]])?,
         integers_scaled(&[&[2, 2], &[2], &[2]])?,
     ])
 }

@@ -20,36 +20,36 @@ use crate::{DType, Result, Tensor};
 use smallvec::smallvec;
 
 choices! {
-    /// Which parts of a QR factorization [`Tensor::linalg_qr`] gives.
+    /// Which parts of a QR factorization [`linalg::qr`](crate::linalg::qr) returns.
     ///
     /// ```
-    /// use cotangent::{QrMode, Tensor};
-    /// let (q, r) = Tensor::ones([4, 2])?.linalg_qr_with(QrMode::Complete)?;
+    /// use cotangent::{linalg, options::QrMode, Tensor};
+    /// let (q, r) = linalg::qr_with(&Tensor::ones([4, 2])?, QrMode::Complete)?;
     /// assert_eq!((q.shape(), r.shape()), (&[4, 4][..], &[4, 2][..]));
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub enum QrMode {
-        /// As many columns of Q, and rows of R, as the smaller side has.
+        /// The first `min(m, n)` columns of Q and rows of R.
         #[default]
         Reduced = "reduced",
         /// All columns of Q, and all rows of R.
         Complete = "complete",
-        /// R alone, with as many rows as the smaller side has; Q has no elements.
+        /// Only R, with `min(m, n)` rows; Q is empty.
         R = "r",
     }
 }
 
 options! {
-    /// The options of [`Tensor::linalg_qr_with`]. A [`QrMode`] stands for itself.
+    /// The options of [`linalg::qr_with`](crate::linalg::qr_with). A [`QrMode`] converts to them.
     ///
     /// ```
-    /// use cotangent::{QrMode, QrOptions, Tensor};
-    /// let (_, r) = Tensor::ones([4, 2])?.linalg_qr_with(QrOptions::new().mode(QrMode::R))?;
+    /// use cotangent::{linalg, options::{QrMode, QrOptions}, Tensor};
+    /// let (_, r) = linalg::qr_with(&Tensor::ones([4, 2])?, QrOptions::new().mode(QrMode::R))?;
     /// assert_eq!(r.shape(), [2, 2]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct QrOptions {
-        /// Which parts are given.
+        /// Which parts are returned.
         mode: QrMode = QrMode::Reduced,
     }
 }
@@ -61,10 +61,10 @@ impl From<QrMode> for QrOptions {
 }
 
 choices! {
-    /// How [`Tensor::linalg_lstsq`] solves.
+    /// The algorithm of [`linalg::lstsq`](crate::linalg::lstsq).
     ///
     /// ```
-    /// use cotangent::LstsqDriver;
+    /// use cotangent::options::LstsqDriver;
     /// assert_eq!(LstsqDriver::Gels.name(), "gels");
     /// ```
     pub enum LstsqDriver {
@@ -73,27 +73,27 @@ choices! {
         Gelsy = "gelsy",
         /// By a QR factorization, for matrices of full rank.
         Gels = "gels",
-        /// By singular values, which are given, too.
+        /// By singular values, which are returned, too.
         Gelsd = "gelsd",
-        /// By singular values, which are given, too.
+        /// By singular values, which are returned, too.
         Gelss = "gelss",
     }
 }
 
 options! {
-    /// The options of [`Tensor::linalg_lstsq_with`].
+    /// The options of [`linalg::lstsq_with`](crate::linalg::lstsq_with).
     ///
     /// ```
-    /// use cotangent::{LstsqDriver, LstsqOptions, Tensor, tensor};
+    /// use cotangent::{linalg, options::{LstsqDriver, LstsqOptions}, tensor, Tensor};
     /// let (a, b) = (tensor!([[1.0], [1.0]])?, tensor!([[1.0], [3.0]])?);
-    /// let x = a.linalg_lstsq_with(&b, LstsqOptions::new().driver(LstsqDriver::Gels))?.swap_remove(0);
+    /// let x = linalg::lstsq_with(&a, &b, LstsqOptions::new().driver(LstsqDriver::Gels))?.swap_remove(0);
     /// assert!(x.allclose(&tensor!([[2.0]])?)?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LstsqOptions {
         /// Singular values up to this many times the largest count as zero; by default the dtype's epsilon times the larger side.
         rcond: Option<f64> = None,
-        /// How it is solved.
+        /// The algorithm.
         driver: LstsqDriver = LstsqDriver::Gelsy,
     }
 }
@@ -102,21 +102,21 @@ options! {
     /// The options of [`Tensor::ormqr_with`].
     ///
     /// ```
-    /// use cotangent::{OrmqrOptions, tensor};
+    /// use cotangent::{tensor, options::OrmqrOptions};
     /// let (a, tau) = tensor!([[2.0], [1.0]])?.geqrf()?;
     /// let y = a.ormqr_with(&tau, &tensor!([[2.0], [1.0]])?, OrmqrOptions::new().transpose(true))?;
     /// assert!((y.to_vec::<f32>()?[0] + 5.0_f32.sqrt()).abs() < 1e-5);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct OrmqrOptions {
-        /// Whether `Q` stands on the left.
+        /// Whether to multiply by `Q` from the left.
         left: bool = true,
-        /// Whether its conjugate transpose stands in place of `Q`.
+        /// Whether the conjugate transpose of `Q` is used.
         transpose: bool = false,
     }
 }
 
-/// R and the vectors of the reflections, column by column, and their factors, outside the graph.
+/// R and the Householder vectors in column-major order, and the factors `tau`, outside the graph.
 fn reflections(x: &Tensor) -> Result<(Tensor, Tensor)> {
     const OP: &str = "linalg_qr";
     let (m, n) = sizes(OP, x)?;
@@ -145,7 +145,7 @@ pub(in crate::ops) fn factor(x: &Tensor, width: usize, with_q: bool) -> Result<(
     Ok((from_columns(&q)?, r))
 }
 
-/// `Q · C` for the reflections whose vectors are below the diagonals of some matrices, or `Qᴴ · C`.
+/// `Q · C`, or `Qᴴ · C` if `adjoint`, for reflections whose vectors are below the diagonals of `vectors`.
 #[track_caller]
 fn reflected(vectors: &Tensor, tau: &Tensor, c: &Tensor, adjoint: bool) -> Result<Tensor> {
     let (m, k) = sizes("linalg_householder_product", vectors)?;
@@ -177,7 +177,7 @@ fn cotangent(x: &Tensor, q: &Tensor, r: &Tensor, gq: Option<&Tensor>, gr: Option
     if m >= n {
         return square_cotangent(q, r, gq, &gr);
     }
-    // Of a wide matrix R₂ = Qᴴ · A₂: its cotangent is first carried to Q.
+    // For a wide matrix R₂ = Qᴴ · A₂: its cotangent is propagated to Q first.
     let (x2, g2) = (x.narrow(-1, m, n - m)?, gr.narrow(-1, m, n - m)?);
     let through = x2.matmul(&mh(&g2)?)?;
     let gq = gq.map_or(Ok(through.clone()), |gq| gq.add(&through))?;
@@ -192,19 +192,18 @@ impl Tensor {
     /// selects the parts.
     ///
     /// ```
-    /// # use cotangent::Tensor;
+    /// # use cotangent::{linalg, Tensor};
     /// let a = Tensor::randn([5, 3])?;
-    /// let (q, r) = a.linalg_qr()?;
+    /// let (q, r) = linalg::qr(&a)?;
     /// assert_eq!((q.shape(), r.shape()), (&[5, 3][..], &[3, 3][..]));
     /// assert!(q.matmul(&r)?.allclose_with(&a, (1e-4, 1e-4))?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If there are no matrices, or the elements are not `f32`, `f64` or complex. There is no derivative of the complete factors of
-    /// matrices with more rows than columns.
-    #[doc(alias = "qr")]
-    #[op(autocast_cpu = f32, samples = qr_samples, errors = matrix_errors, outputs = [q, r], aliases = ["qr"], full_precision, tolerance = 100.0, batch)]
+    /// If there are no matrices, or the elements are not `f32`, `f64` or complex. The complete factors of matrices with more rows
+    /// than columns have no derivative.
+    #[op(function = linalg, autocast_cpu = f32, samples = qr_samples, errors = matrix_errors, outputs = [q, r], aliases = ["qr"], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_qr(&self, options: impl Into<QrOptions>) -> Result<(Tensor, Tensor)> {
         const OP: &str = "linalg_qr";
         let (m, n) = sizes(OP, self)?;
@@ -240,18 +239,17 @@ impl Tensor {
     /// this tensor's matrices, with a 1 on the diagonal and zeros above it.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let q = tensor!([[0.0], [1.0]])?.linalg_householder_product(&tensor!([1.0])?)?;
+    /// # use cotangent::{linalg, tensor};
+    /// let q = linalg::householder_product(&tensor!([[0.0], [1.0]])?, &tensor!([1.0])?)?;
     /// assert_eq!(q.to_vec::<f32>()?, [0.0, -1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If there are more columns than rows, more numbers in `tau` than columns, shapes do not fit, or the elements are not `f32`
-    /// or `f64`.
-    #[doc(alias = "householder_product")]
+    /// If there are more columns than rows, more numbers in `tau` than columns, shapes do not fit, or the elements are not `f32`,
+    /// `f64` or complex.
     #[doc(alias = "orgqr")]
-    #[op(autocast_cpu = f32, samples = householder_samples, errors = householder_errors, aliases = ["orgqr"], full_precision, tolerance = 100.0, batch)]
+    #[op(function = linalg, autocast_cpu = f32, samples = householder_samples, errors = householder_errors, aliases = ["orgqr"], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_householder_product(&self, tau: &Tensor) -> Result<Tensor> {
         const OP: &str = "linalg_householder_product";
         let (m, n) = sizes(OP, self)?;
@@ -259,7 +257,15 @@ impl Tensor {
         let fits = tau.rank() + 1 == self.rank() && tau.shape()[..tau.rank() - 1] == self.shape()[..self.rank() - 2];
         if !fits || m < n || tau.shape()[tau.rank() - 1] > n || tau.dtype() != self.dtype() {
             let (a, t) = (self.shape(), tau.shape());
-            bail!(Shape, OP, "vectors of {} in {a:?} and factors of {} in {t:?} do not fit", self.dtype(), tau.dtype());
+            if m < n {
+                bail!(Shape, OP, "input must have at least as many rows as columns, got shape {a:?}");
+            }
+            let (da, dt) = (self.dtype(), tau.dtype());
+            bail!(
+                Shape,
+                OP,
+                "tau must be {da} with at most {n} elements for each matrix of {a:?}, got {dt} of shape {t:?}"
+            );
         }
         let k = tau.shape()[tau.rank() - 1];
         let q = eye(m, n, self)?.expand(self.shape())?;
@@ -267,14 +273,14 @@ impl Tensor {
     }
 
     /// The QR decomposition in LAPACK's form: `R` on and above the diagonal, the Householder vectors below it, and the
-    /// factors `tau`. [`linalg_householder_product`](Self::linalg_householder_product) and [`ormqr`](Self::ormqr) use
+    /// factors `tau`. [`linalg::householder_product`](crate::linalg::householder_product) and [`ormqr`](Self::ormqr) use
     /// both. It has no derivative.
     ///
     /// ```
-    /// # use cotangent::Tensor;
+    /// # use cotangent::{linalg, Tensor};
     /// let x = Tensor::randn([4, 2])?;
     /// let (a, tau) = x.geqrf()?;
-    /// let q = a.linalg_householder_product(&tau)?;
+    /// let q = linalg::householder_product(&a, &tau)?;
     /// assert!(q.matmul(&a.triu(0)?.narrow(0, 0, 2)?)?.allclose_with(&x, (1e-4, 1e-4))?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
@@ -321,7 +327,7 @@ impl Tensor {
             bail!(
                 Shape,
                 OP,
-                "vectors of {da} in {a:?}, factors of {dt} in {t:?} and matrices of {dc} in {c:?} do not fit"
+                "input, tau and other must match in dtype, batch and sizes, got {da} {a:?}, {dt} {t:?} and {dc} {c:?}"
             );
         }
         let vectors = self.narrow(-1, 0, k)?;
@@ -338,18 +344,17 @@ impl Tensor {
     /// `gelsd` and `gelss`). Results that are not computed are empty.
     ///
     /// ```
-    /// # use cotangent::tensor;
+    /// # use cotangent::{linalg, tensor};
     /// let a = tensor!([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])?;
-    /// let found = a.linalg_lstsq(&tensor!([[1.0], [3.0], [5.0]])?)?;
+    /// let found = linalg::lstsq(&a, &tensor!([[1.0], [3.0], [5.0]])?)?;
     /// assert!(found[0].allclose_with(&tensor!([[1.0], [2.0]])?, (1e-4, 1e-4))?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If shapes do not fit, or the elements are not `f32`, `f64` or complex; with the driver `gels` in the derivative, if a matrix is not
-    /// of full rank.
-    #[doc(alias = "lstsq")]
-    #[op(autocast_cpu = f32, samples = lstsq_samples, errors = lstsq_errors, outputs = [solution, residuals, rank, singular_values], aliases = ["lstsq"], full_precision, tolerance = 1000.0, batch)]
+    /// If shapes do not fit, or the elements are not `f32`, `f64` or complex. With the driver `gels` the derivative is refused if a
+    /// matrix is not of full rank.
+    #[op(function = linalg, autocast_cpu = f32, samples = lstsq_samples, errors = lstsq_errors, outputs = [solution, residuals, rank, singular_values], aliases = ["lstsq"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_lstsq(&self, B: &Tensor, options: impl Into<LstsqOptions>) -> Result<Vec<Tensor>> {
         const OP: &str = "linalg_lstsq";
         let (m, n) = sizes(OP, self)?;
@@ -359,13 +364,8 @@ impl Tensor {
         let (rows, _) = sizes(OP, &b)?;
         if rows != m || self.dtype() != b.dtype() {
             let (a, b) = (self.shape(), B.shape());
-            bail!(
-                Shape,
-                OP,
-                "matrices of {} in {a:?} do not fit right-hand sides of {} in {b:?}",
-                self.dtype(),
-                B.dtype()
-            );
+            let (da, db) = (self.dtype(), B.dtype());
+            bail!(Shape, OP, "B must be {da} with {m} rows for {a:?}, got {db} of shape {b:?}");
         }
         broadcast(
             OP,
@@ -375,7 +375,7 @@ impl Tensor {
         let by_qr = options.driver == LstsqDriver::Gels;
         let rtol = options.rcond.unwrap_or(epsilon(self) * m.max(n) as f64);
         let solution = if !by_qr {
-            self.linalg_pinv_with(crate::PinvOptions::new().rtol(rtol))?.matmul(&b)?
+            self.linalg_pinv_with(crate::options::PinvOptions::new().rtol(rtol))?.matmul(&b)?
         } else if m >= n {
             let (q, r) = self.linalg_qr()?;
             triangular(&r, &mh(&q)?.matmul(&b)?, true, false)?

@@ -14,56 +14,56 @@ use crate::ops::linalg::lu::{Factors, factor};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::options::options;
-use crate::vmap::innermost;
+use crate::tensor::batch::innermost;
 use crate::{DType, Result, Tensor};
 use smallvec::smallvec;
 
 options! {
-    /// The options of [`Tensor::linalg_solve_with`].
+    /// The options of [`linalg::solve_with`](crate::linalg::solve_with).
     ///
     /// ```
-    /// use cotangent::{LinalgSolveOptions, tensor};
+    /// use cotangent::{linalg, options::LinalgSolveOptions, tensor};
     /// let (a, b) = (tensor!([[2.0, 0.0], [1.0, 4.0]])?, tensor!([[3.0, 4.0]])?);
-    /// let x = a.linalg_solve_with(&b, LinalgSolveOptions::new().left(false))?;
+    /// let x = linalg::solve_with(&a, &b, LinalgSolveOptions::new().left(false))?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LinalgSolveOptions {
-        /// Whether `A · X = B` is solved, or else `X · A = B`.
+        /// Whether to solve `A · X = B`; otherwise `X · A = B`.
         left: bool = true,
     }
 }
 
 options! {
-    /// The options of [`Tensor::linalg_solve_triangular_with`].
+    /// The options of [`linalg::solve_triangular_with`](crate::linalg::solve_triangular_with).
     ///
     /// ```
-    /// use cotangent::{SolveTriangularOptions, tensor};
+    /// use cotangent::{linalg, options::SolveTriangularOptions, tensor};
     /// let (a, b) = (tensor!([[7.0, 0.0], [1.0, 7.0]])?, tensor!([[3.0], [5.0]])?);
-    /// let x = a.linalg_solve_triangular_with(&b, false, SolveTriangularOptions::new().unitriangular(true))?;
+    /// let x = linalg::solve_triangular_with(&a, &b, false, SolveTriangularOptions::new().unitriangular(true))?;
     /// assert_eq!(x.to_vec::<f32>()?, [3.0, 2.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct SolveTriangularOptions {
-        /// Whether `A · X = B` is solved, or else `X · A = B`.
+        /// Whether to solve `A · X = B`; otherwise `X · A = B`.
         left: bool = true,
-        /// Whether the diagonal counts as ones, whatever is on it.
+        /// Whether the diagonal is taken as ones and not read.
         unitriangular: bool = false,
     }
 }
 
 options! {
-    /// The options of the operations that say how they went, such as [`Tensor::linalg_inv_ex_with`].
+    /// The options of [`linalg::inv_ex_with`](crate::linalg::inv_ex_with) and of the other operations that return `info`.
     ///
     /// ```
-    /// use cotangent::{CheckOptions, Tensor};
+    /// use cotangent::{linalg, options::CheckOptions, Tensor};
     /// let singular = Tensor::zeros([2, 2])?;
-    /// assert_eq!(singular.linalg_inv_ex()?.1.item::<i32>()?, 1);
-    /// assert!(singular.linalg_inv_ex_with(CheckOptions::new().check_errors(true)).is_err());
+    /// assert_eq!(linalg::inv_ex(&singular)?.1.item::<i32>()?, 1);
+    /// assert!(linalg::inv_ex_with(&singular, CheckOptions::new().check_errors(true)).is_err());
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct CheckOptions {
-        /// Whether a matrix that it does not work for is an error.
+        /// Whether a singular matrix is an error.
         check_errors: bool = false,
     }
 }
@@ -75,36 +75,35 @@ impl Tensor {
     /// of vectors if it has the shape of `A` without its last dimension, or matrices of columns.
     ///
     /// ```
-    /// # use cotangent::tensor;
+    /// # use cotangent::{linalg, tensor};
     /// let a = tensor!([[2.0, 1.0], [1.0, 3.0]])?;
-    /// let x = a.linalg_solve(&tensor!([5.0, 10.0])?)?;
+    /// let x = linalg::solve(&a, &tensor!([5.0, 10.0])?)?;
     /// assert!(x.allclose(&tensor!([1.0, 3.0])?)?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If a matrix is singular or not square, shapes do not fit, or the elements are not `f32`, `f64` or complex.
-    #[doc(alias = "solve")]
-    #[op(autocast_cpu = f32, samples = solve_samples, errors = solve_errors, full_precision, tolerance = 100.0, batch)]
+    #[op(function = linalg, autocast_cpu = f32, samples = solve_samples, errors = solve_errors, full_precision, tolerance = 100.0, batch)]
     pub fn linalg_solve(&self, B: &Tensor, options: impl Into<LinalgSolveOptions>) -> Result<Tensor> {
         let (x, info) = solve_any("linalg_solve", self, B, options.left)?;
         refuse_failures("linalg_solve", &info, singular)?;
         Ok(x)
     }
 
-    /// [`linalg_solve`](Self::linalg_solve), and for each matrix 0 or, if it is singular, the number of the first zero
+    /// [`linalg::solve`](crate::linalg::solve), and for each matrix 0 or, if it is singular, the number of the first zero
     /// pivot. The solution of a singular system is meaningless.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let (x, info) = tensor!([[2.0]])?.linalg_solve_ex(&tensor!([[3.0]])?)?;
+    /// # use cotangent::{linalg, tensor};
+    /// let (x, info) = linalg::solve_ex(&tensor!([[2.0]])?, &tensor!([[3.0]])?)?;
     /// assert_eq!((x.item::<f32>()?, info.item::<i32>()?), (1.5, 0));
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As for [`linalg_solve`](Self::linalg_solve), of singular matrices only with `check_errors`.
-    #[op(samples = solve_ex_samples, errors = solve_shape_errors, outputs = [result, info], full_precision, tolerance = 100.0)]
+    /// As for [`linalg::solve`](crate::linalg::solve); a singular matrix is an error only with `check_errors`.
+    #[op(function = linalg, samples = solve_ex_samples, errors = solve_shape_errors, outputs = [result, info], full_precision, tolerance = 100.0)]
     pub fn linalg_solve_ex(&self, B: &Tensor, options: impl Into<CheckOptions>) -> Result<(Tensor, Tensor)> {
         let (x, info) = solve_any("linalg_solve_ex", self, B, true)?;
         if options.check_errors {
@@ -117,16 +116,15 @@ impl Tensor {
     /// broadcast.
     ///
     /// ```
-    /// # use cotangent::tensor;
+    /// # use cotangent::{linalg, tensor};
     /// let (a, b) = (tensor!([[2.0, 0.0], [1.0, 4.0]])?, tensor!([[2.0], [9.0]])?);
-    /// assert_eq!(a.linalg_solve_triangular(&b, false)?.to_vec::<f32>()?, [1.0, 2.0]);
+    /// assert_eq!(linalg::solve_triangular(&a, &b, false)?.to_vec::<f32>()?, [1.0, 2.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the matrices are not square, shapes do not fit, or the elements are not `f32`, `f64` or complex.
-    #[doc(alias = "solve_triangular")]
-    #[op(samples = triangular_samples, errors = triangular_errors, full_precision, tolerance = 100.0, batch)]
+    #[op(function = linalg, samples = triangular_samples, errors = triangular_errors, full_precision, tolerance = 100.0, batch)]
     pub fn linalg_solve_triangular(
         &self,
         B: &Tensor,
@@ -165,16 +163,15 @@ impl Tensor {
     /// The inverse of square matrices, and for each matrix 0 or, if it is singular, the number of the first zero pivot.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let (_, info) = tensor!([[1.0, 2.0], [2.0, 4.0]])?.linalg_inv_ex()?;
+    /// # use cotangent::{linalg, tensor};
+    /// let (_, info) = linalg::inv_ex(&tensor!([[1.0, 2.0], [2.0, 4.0]])?)?;
     /// assert_eq!(info.item::<i32>()?, 2);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As for [`inverse`](Self::inverse), of singular matrices only with `check_errors`.
-    #[doc(alias = "inv_ex")]
-    #[op(autocast_cpu = f32, samples = square_samples, errors = inv_ex_errors, outputs = [inverse, info], full_precision, tolerance = 100.0, batch)]
+    /// As for [`inverse`](Tensor::inverse); a singular matrix is an error only with `check_errors`.
+    #[op(function = linalg, autocast_cpu = f32, samples = square_samples, errors = inv_ex_errors, outputs = [inverse, info], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_inv_ex(&self, options: impl Into<CheckOptions>) -> Result<(Tensor, Tensor)> {
         let (inverse, info) = invert("linalg_inv_ex", self)?;
         if options.check_errors {
@@ -184,7 +181,7 @@ impl Tensor {
     }
 }
 
-/// What is said of a matrix whose factorization stopped.
+/// The message for a singular matrix.
 fn singular(pivot: i32) -> String {
     format!("is singular: pivot {pivot} is zero")
 }
@@ -195,18 +192,18 @@ fn check_system(op: &'static str, a: &Tensor, b: &Tensor, left: bool) -> Result<
     full_precision(op, a)?;
     full_precision(op, b)?;
     if a.dtype() != b.dtype() {
-        bail!(DType, op, "the matrices are of {}, the right-hand sides of {}", a.dtype(), b.dtype());
+        bail!(DType, op, "B must have dtype {}, got {}", a.dtype(), b.dtype());
     }
     let (rows, columns) = crate::ops::linalg::common::sizes(op, b)?;
     let own = if left { rows } else { columns };
     if own != n {
         let (a, b) = (a.shape(), b.shape());
-        bail!(Shape, op, "matrices in {a:?} do not fit right-hand sides in {b:?}: sizes {n} and {own} differ");
+        bail!(Shape, op, "cannot solve {a:?} for B of shape {b:?}: sizes {n} and {own} differ");
     }
     Ok(())
 }
 
-/// Whether the right-hand side is a vector, or one for each matrix.
+/// Whether the right-hand side is a vector, or a batch of vectors.
 fn is_vector(a: &Tensor, b: &Tensor) -> bool {
     b.rank() == 1 || (a.rank() == b.rank() + 1 && a.shape()[..b.rank()] == *b.shape())
 }
@@ -216,7 +213,7 @@ fn solve_any(op: &'static str, a: &Tensor, b: &Tensor, left: bool) -> Result<(Te
     crate::ops::linalg::common::sizes(op, a)?;
     if is_vector(a, b) {
         if !left {
-            bail!(Value, op, "vectors of shape {:?} can only be solved for from the left", b.shape());
+            bail!(Value, op, "left must be true for a vector B, got false with shape {:?}", b.shape());
         }
         let column = b.unsqueeze(-1)?;
         check_system(op, a, &column, true)?;
@@ -232,7 +229,7 @@ fn solve_any(op: &'static str, a: &Tensor, b: &Tensor, left: bool) -> Result<(Te
     }
 }
 
-/// Expands the dimensions before the matrices of both to common ones.
+/// Broadcasts the batch dimensions of both.
 pub(in crate::ops) fn common_batch(op: &'static str, a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
     let shape = broadcast(op, &[&batch(a).into(), &batch(b).into()])?;
     let expand = |x: &Tensor| {
@@ -241,7 +238,7 @@ pub(in crate::ops) fn common_batch(op: &'static str, a: &Tensor, b: &Tensor) -> 
     Ok((expand(a)?, expand(b)?))
 }
 
-/// `A⁻¹ · B`, and what the factorization said.
+/// `A⁻¹ · B`, and `info`.
 #[track_caller]
 fn solve(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
     if let Some(level) = innermost([a, b]) {
@@ -250,7 +247,7 @@ fn solve(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
         let info = info.reshape(with(&[all.shape()[0]], batch(a)))?.expand(with(&[level.size], batch(a)))?;
         return Ok((x.batch(level)?, info.batch(level)?));
     }
-    // What lies row by row, as most matrices do, is its transpose column by column: that is factored, to spare a transposing copy.
+    // A row-major matrix, the usual case, is its transpose in column-major order: factoring that avoids a transposing copy.
     let factors = factor(&mt(&a.detach())?, true)?;
     let value = factors.solve(&b.detach(), true)?;
     let info = factors.info.clone();
@@ -259,7 +256,7 @@ fn solve(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
         let Factors { lu, pivots, info } = &factors;
         let factors = Factors { lu: save.save(lu), pivots: save.save(pivots), info: info.clone() };
         move |ctx: &BackwardContext, g: &Tensor| {
-            // The factors are those of the transpose; with its conjugate the conjugate system is solved.
+            // The factors are those of Aᵀ: Aᴴ · x = g is solved as Aᵀ · conj(x) = conj(g).
             let again = || factors.solve(&g.conj()?, false)?.conj();
             let b = if is_grad_enabled() || g.is_batched() { solve(&mh(&a)?, g)?.0 } else { again()? };
             let for_a = || b.matmul(&mh(&ctx.output(&x))?)?.neg();
@@ -269,7 +266,7 @@ fn solve(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
     Ok((x, info))
 }
 
-/// `A⁻¹`, and what the factorization said.
+/// `A⁻¹`, and `info`.
 #[track_caller]
 fn invert(op: &'static str, x: &Tensor) -> Result<(Tensor, Tensor)> {
     let n = square(op, x)?;
@@ -295,7 +292,7 @@ pub(in crate::ops) fn triangular(a: &Tensor, b: &Tensor, upper: bool, unit: bool
         return triangular(&a, &b, upper, unit)?.batch(level);
     }
     let (factors, right) = common_batch(OP, &a.detach(), &b.detach())?;
-    // A matrix that lies row by row is its transpose column by column.
+    // A row-major matrix is its transpose in column-major order.
     let by_rows = factors.is_contiguous();
     let factors = if by_rows { factors } else { mt(&factors)?.contiguous()? };
     let mut value = columns(&right)?;

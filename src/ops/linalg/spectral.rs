@@ -15,17 +15,18 @@ use crate::ops::linalg::qr;
 use crate::ops::linalg::solve::square_errors;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
+use crate::options::SortOptions;
 use crate::options::options;
-use crate::{DType, Device, Result, SortOptions, Tensor, keepdim};
+use crate::{DType, Device, Result, Tensor, keepdim};
 use smallvec::smallvec;
 
 choices! {
     /// Which triangle of a symmetric matrix is read.
     ///
     /// ```
-    /// use cotangent::{Triangle, tensor};
+    /// use cotangent::{linalg, options::Triangle, tensor};
     /// let x = tensor!([[1.0, 100.0], [0.0, 2.0]])?;
-    /// assert_eq!(x.linalg_eigvalsh_with(Triangle::Lower)?.to_vec::<f32>()?, [1.0, 2.0]);
+    /// assert_eq!(linalg::eigvalsh_with(&x, Triangle::Lower)?.to_vec::<f32>()?, [1.0, 2.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub enum Triangle {
@@ -41,26 +42,27 @@ options! {
     /// The options of [`Tensor::svd_with`].
     ///
     /// ```
-    /// use cotangent::{ReducedSvdOptions, Tensor};
+    /// use cotangent::{Tensor, options::ReducedSvdOptions};
     /// let (u, s, v) = Tensor::ones([3, 2])?.svd_with(ReducedSvdOptions::new().compute_uv(false))?;
     /// assert_eq!((u.shape(), s.shape(), v.shape()), (&[3, 3][..], &[2][..], &[2, 2][..]));
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct ReducedSvdOptions {
-        /// Whether `U` and `V` have as many columns as there are singular values, and not as many as rows.
+        /// Whether `U` and `V` have one column for each singular value; otherwise they are square.
         some: bool = true,
-        /// Whether `U` and `V` are wanted: else they are square matrices of zeros.
+        /// Whether `U` and `V` are computed; otherwise they are square matrices of zeros.
         compute_uv: bool = true,
     }
 }
 
 options! {
-    /// The options of [`Tensor::linalg_eigh_with`] and [`Tensor::linalg_eigvalsh_with`]. A [`Triangle`] stands for itself.
+    /// The options of [`linalg::eigh_with`](crate::linalg::eigh_with) and [`linalg::eigvalsh_with`](crate::linalg::eigvalsh_with).
+    /// A [`Triangle`] converts to them.
     ///
     /// ```
-    /// use cotangent::{EighOptions, Triangle, tensor};
+    /// use cotangent::{linalg, options::{EighOptions, Triangle}, tensor};
     /// let x = tensor!([[1.0, 0.0], [100.0, 2.0]])?;
-    /// let values = x.linalg_eigvalsh_with(EighOptions::new().uplo(Triangle::Upper))?;
+    /// let values = linalg::eigvalsh_with(&x, EighOptions::new().uplo(Triangle::Upper))?;
     /// assert_eq!(values.to_vec::<f32>()?, [1.0, 2.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
@@ -77,23 +79,23 @@ impl From<Triangle> for EighOptions {
 }
 
 options! {
-    /// The options of [`Tensor::linalg_svd_with`].
+    /// The options of [`linalg::svd_with`](crate::linalg::svd_with).
     ///
     /// ```
-    /// use cotangent::{SvdOptions, Tensor};
-    /// let (u, s, vh) = Tensor::ones([4, 2])?.linalg_svd_with(SvdOptions::new().full_matrices(false))?;
+    /// use cotangent::{linalg, options::SvdOptions, Tensor};
+    /// let (u, s, vh) = linalg::svd_with(&Tensor::ones([4, 2])?, SvdOptions::new().full_matrices(false))?;
     /// assert_eq!((u.shape(), s.shape(), vh.shape()), (&[4, 2][..], &[2][..], &[2, 2][..]));
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct SvdOptions {
-        /// Whether `U` and `Vᵀ` are square, or have as many columns and rows as there are singular values.
+        /// Whether `U` and `Vᴴ` are square; otherwise they have one column and one row for each singular value.
         full_matrices: bool = true,
     }
 }
 
-/// Turns the columns of some matrices so that the largest element of those of the first is positive. A factor of absolute value
-/// 1 is all that an eigenvector or a pair of singular vectors leaves open; so every device gives the same. Of complex matrices
-/// that is part of the graph: the factor depends on them.
+/// Multiplies the columns of some matrices by factors of absolute value 1 that make the largest element of each column of the
+/// first matrix positive. Eigenvectors and pairs of singular vectors are unique up to this factor, so that every device gives
+/// the same result. For complex matrices this is part of the graph, as the factors depend on them.
 pub(in crate::ops) fn turned(first: &Tensor, others: &[&Tensor]) -> Result<Vec<Tensor>> {
     let mut all = vec![first.clone()];
     all.extend(others.iter().map(|&x| x.clone()));
@@ -101,12 +103,12 @@ pub(in crate::ops) fn turned(first: &Tensor, others: &[&Tensor]) -> Result<Vec<T
         return Ok(all);
     }
     let sign = if first.dtype().is_complex() {
-        // The first of those that are about the largest, so that rounding does not choose.
+        // The first of the elements that are approximately the largest, so that rounding does not decide.
         let size = first.detach().abs()?;
         let large = size.ge(&size.max(keepdim(-2))?.mul(0.999)?)?.to_dtype(DType::I64)?;
         first.gather(-2, &large.argmax(keepdim(-2))?)?.sgn()?.conj()?
     } else {
-        // Along the vectors: the CPU has them one after the other in memory.
+        // Along the vectors, which are contiguous on the CPU.
         let vectors = mt(first)?;
         let largest = mt(&vectors.gather(-1, &vectors.abs()?.argmax(keepdim(-1))?)?)?;
         largest.lt(0)?.to_dtype(first.dtype())?.mul(-2.0)?.add(1.0)?
@@ -115,7 +117,7 @@ pub(in crate::ops) fn turned(first: &Tensor, others: &[&Tensor]) -> Result<Vec<T
     let turn = |x: Tensor| {
         let columns = x.shape()[x.rank() - 1];
         let (part, sign) = (x.narrow(-1, 0, width.min(columns))?, sign.narrow(-1, 0, width.min(columns))?);
-        // Elements far apart are slow to multiply: vectors that lie one after the other are transposed afterwards.
+        // Strided elements are slow to multiply: contiguous vectors are transposed afterwards.
         let vectors = mt(&part)?;
         let turned =
             if vectors.is_contiguous() { mt(&vectors.mul(&mt(&sign)?)?)?.contiguous()? } else { part.mul(&sign)? };
@@ -127,7 +129,7 @@ pub(in crate::ops) fn turned(first: &Tensor, others: &[&Tensor]) -> Result<Vec<T
 /// The differences between all pairs of numbers along the last dimension, with 1 on the diagonal.
 ///
 /// # Errors
-/// If two of them are the same as far as can be told: `what` then has no derivative.
+/// If two of them are equal up to rounding: `what` then has no derivative.
 pub(in crate::ops) fn gaps(op: &'static str, x: &Tensor, what: &str) -> Result<Tensor> {
     let n = x.shape()[x.rank() - 1];
     let gaps = x.unsqueeze(-2)?.sub(&x.unsqueeze(-1)?)?.add(&identity(n, x)?)?;
@@ -142,7 +144,7 @@ pub(in crate::ops) fn gaps(op: &'static str, x: &Tensor, what: &str) -> Result<T
     Ok(gaps)
 }
 
-/// Eigenvalues and, if they are wanted, eigenvectors, outside the graph.
+/// Eigenvalues and, if `vectors`, eigenvectors, outside the graph.
 fn eigen(op: &'static str, x: &Tensor, uplo: Triangle, vectors: bool) -> Result<(Tensor, Tensor)> {
     let n = square(op, x)?;
     full_precision(op, x)?;
@@ -169,7 +171,7 @@ pub(in crate::ops) fn singular(
         return Ok((v, s, u));
     }
     refuse_non_finite(op, x)?;
-    // Batches of small matrices are taken at once.
+    // Batches of small matrices are decomposed at once.
     let small = m <= SMALL_SVD && x.numel() > m * n;
     let on_gpu = x.device() != Device::Cpu;
     if let Some(full) = vectors.filter(|_| on_gpu && x.dtype() == DType::F32 && x.numel() > 0 && !small) {
@@ -193,9 +195,9 @@ pub(in crate::ops) fn singular(
     Ok((from_columns(&u)?, s, from_columns(&v)?))
 }
 
-/// As [`singular`], of matrices of f32 that are not wider than high: `V` has the eigenvectors of `Aᵀ · A` in f64, which are
-/// found in a fraction of the time. What the squares lose is less than an f32 has. `A · V` has orthogonal columns but for
-/// rounding; of those that are all rounding, a QR factorization makes orthogonal ones, too.
+/// As [`singular`], for f32 matrices with at least as many rows as columns: `V` has the eigenvectors of `Aᵀ · A` in f64, which
+/// take a fraction of the time. The error of squaring in f64 is below the precision of f32. The columns of `A · V` are
+/// orthogonal up to rounding; a QR factorization makes those orthogonal, too, that consist of rounding errors.
 fn from_squares(op: &'static str, x: &Tensor, full: bool) -> Result<(Tensor, Tensor, Tensor)> {
     let (m, n) = sizes(op, x)?;
     let wide = x.to_dtype(DType::F64)?;
@@ -221,8 +223,8 @@ fn svd_cotangent(u: &Tensor, s: &Tensor, vh: &Tensor, [gu, gs, gvh]: [Option<&Te
         return u.matmul(&inner)?.matmul(vh);
     }
     let complex = u.dtype().is_complex();
-    // Without its diagonal, which is zero of real numbers. Of complex ones it says what turning both vectors of a pair does,
-    // which is nothing.
+    // Without its diagonal, which is zero for real numbers. For complex numbers it is the derivative by the common phase of a
+    // pair of vectors, which has no effect.
     let skew = |x: Tensor| {
         let skew = x.sub(&mh(&x)?)?;
         if complex { skew.mul(&identity(k, s)?.neg()?.add(1.0)?) } else { Ok(skew) }
@@ -247,7 +249,7 @@ fn svd_cotangent(u: &Tensor, s: &Tensor, vh: &Tensor, [gu, gs, gvh]: [Option<&Te
         Ok(())
     };
     if let Some(gu) = gu.filter(|_| complex && gvh.is_some()) {
-        // One vector of a pair turned against the other.
+        // The phase of one vector of a pair relative to the other.
         refuse_zero()?;
         let angle = diag(&mh(u)?.matmul(gu)?)?.imag()?.div(s)?;
         inner = inner.add(&diag_embed(&angle.zeros_like()?.complex(&angle)?)?)?;
@@ -315,18 +317,17 @@ impl Tensor {
     /// triangle is read, and the gradient is Hermitian. The largest element of each eigenvector is positive.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let (values, vectors) = tensor!([[2.0, 0.0], [0.0, 1.0]])?.linalg_eigh()?;
+    /// # use cotangent::{linalg, tensor};
+    /// let (values, vectors) = linalg::eigh(&tensor!([[2.0, 0.0], [0.0, 1.0]])?)?;
     /// assert_eq!(values.to_vec::<f32>()?, [1.0, 2.0]);
     /// assert_eq!(vectors.to_vec::<f32>()?, [0.0, 1.0, 1.0, 0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If a matrix is not square or has elements that are not finite, or the elements are not `f32`, `f64` or complex. The derivative of
-    /// vectors is refused where two eigenvalues are the same.
-    #[doc(alias = "eigh")]
-    #[op(autocast_cpu = f32, samples = eigh_samples, errors = eigh_errors, outputs = [eigenvalues, eigenvectors], aliases = ["eigh"], full_precision, tolerance = 1000.0, batch)]
+    /// If a matrix is not square or has elements that are not finite, or the elements are not `f32`, `f64` or complex. The
+    /// derivative of eigenvectors is refused if two eigenvalues are equal.
+    #[op(function = linalg, autocast_cpu = f32, samples = eigh_samples, errors = eigh_errors, outputs = [eigenvalues, eigenvectors], aliases = ["eigh"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_eigh(&self, options: impl Into<EighOptions>) -> Result<(Tensor, Tensor)> {
         const OP: &str = "linalg_eigh";
         let (w, mut v) = eigen(OP, &self.detach(), options.uplo, true)?;
@@ -357,15 +358,14 @@ impl Tensor {
     /// The eigenvalues of Hermitian matrices in ascending order. Only one triangle is read.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([[2.0, 0.0], [0.0, 1.0]])?.linalg_eigvalsh()?.to_vec::<f32>()?, [1.0, 2.0]);
+    /// # use cotangent::{linalg, tensor};
+    /// assert_eq!(linalg::eigvalsh(&tensor!([[2.0, 0.0], [0.0, 1.0]])?)?.to_vec::<f32>()?, [1.0, 2.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As for [`linalg_eigh`](Self::linalg_eigh); there is a derivative also where two eigenvalues are the same.
-    #[doc(alias = "eigvalsh")]
-    #[op(autocast_cpu = f32, samples = eigh_samples, errors = eigh_errors, aliases = ["eigvalsh"], full_precision, tolerance = 1000.0, batch)]
+    /// As for [`linalg::eigh`](crate::linalg::eigh); the derivative exists for equal eigenvalues, too.
+    #[op(function = linalg, autocast_cpu = f32, samples = eigh_samples, errors = eigh_errors, aliases = ["eigvalsh"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_eigvalsh(&self, options: impl Into<EighOptions>) -> Result<Tensor> {
         if crate::autograd::is_grad_enabled() && self.requires_grad() {
             return Ok(self.linalg_eigh_with(options)?.0);
@@ -377,25 +377,25 @@ impl Tensor {
     /// element of each row of `Vᴴ` (of each column of `U` for matrices with fewer rows than columns) is positive.
     ///
     /// ```
-    /// # use cotangent::{SvdOptions, tensor};
-    /// let (u, s, vh) = tensor!([[0.0, 2.0], [1.0, 0.0]])?.linalg_svd()?;
+    /// # use cotangent::{linalg, options::SvdOptions, tensor};
+    /// let (u, s, vh) = linalg::svd(&tensor!([[0.0, 2.0], [1.0, 0.0]])?)?;
     /// assert_eq!(s.to_vec::<f32>()?, [2.0, 1.0]);
     /// assert_eq!((u.to_vec::<f32>()?, vh.to_vec::<f32>()?), (vec![1.0, 0.0, 0.0, 1.0], vec![0.0, 1.0, 1.0, 0.0]));
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If there are no matrices, elements are not finite, or are not `f32`, `f64` or complex. The derivative of vectors is refused where
-    /// two singular values are the same, and of those that `full_matrices` adds.
-    #[op(autocast_cpu = f32, samples = svd_samples, errors = svd_errors, outputs = [u, s, vh], full_precision, tolerance = 1000.0, batch)]
+    /// If there are no matrices, elements are not finite, or are not `f32`, `f64` or complex. The derivative of singular vectors is
+    /// refused if two singular values are equal, and for the vectors that `full_matrices` adds.
+    #[op(function = linalg, autocast_cpu = f32, samples = svd_samples, errors = svd_errors, outputs = [u, s, vh], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_svd(&self, options: impl Into<SvdOptions>) -> Result<(Tensor, Tensor, Tensor)> {
         svd("linalg_svd", self, options.full_matrices)
     }
 
-    /// [`linalg_svd`](Self::linalg_svd), by default reduced, with `V` instead of `Vᴴ`.
+    /// [`linalg::svd`](crate::linalg::svd), by default reduced, with `V` instead of `Vᴴ`.
     ///
     /// ```
-    /// # use cotangent::{ReducedSvdOptions, Tensor};
+    /// # use cotangent::{Tensor, options::ReducedSvdOptions};
     /// let (u, s, v) = Tensor::ones([4, 2])?.svd()?;
     /// assert_eq!((u.shape(), s.shape(), v.shape()), (&[4, 2][..], &[2][..], &[2, 2][..]));
     /// assert_eq!(Tensor::ones([4, 2])?.svd_with(ReducedSvdOptions::new().some(false))?.0.shape(), [4, 4]);
@@ -403,7 +403,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As for [`linalg_svd`](Self::linalg_svd).
+    /// As for [`linalg::svd`](crate::linalg::svd).
     #[op(autocast_cpu = f32, samples = legacy_svd_samples, errors = svd_errors, outputs = [u, s, v], full_precision, tolerance = 1000.0, batch)]
     pub fn svd(&self, options: impl Into<ReducedSvdOptions>) -> Result<(Tensor, Tensor, Tensor)> {
         let (u, s, vh) = svd("svd", self, !options.some && options.compute_uv)?;
@@ -418,15 +418,14 @@ impl Tensor {
     /// The singular values of matrices in descending order.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([[0.0, 2.0], [1.0, 0.0]])?.linalg_svdvals()?.to_vec::<f32>()?, [2.0, 1.0]);
+    /// # use cotangent::{linalg, tensor};
+    /// assert_eq!(linalg::svdvals(&tensor!([[0.0, 2.0], [1.0, 0.0]])?)?.to_vec::<f32>()?, [2.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As for [`linalg_svd`](Self::linalg_svd); there is a derivative also where two singular values are the same.
-    #[doc(alias = "svdvals")]
-    #[op(autocast_cpu = f32, samples = svdvals_samples, errors = svd_errors, aliases = ["svdvals"], full_precision, tolerance = 1000.0, batch)]
+    /// As for [`linalg::svd`](crate::linalg::svd); the derivative exists for equal singular values, too.
+    #[op(function = linalg, autocast_cpu = f32, samples = svdvals_samples, errors = svd_errors, aliases = ["svdvals"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_svdvals(&self) -> Result<Tensor> {
         if crate::autograd::is_grad_enabled() && self.requires_grad() {
             return Ok(svd("linalg_svdvals", self, false)?.1);

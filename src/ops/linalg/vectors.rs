@@ -1,28 +1,29 @@
-//! Products of vectors, diagonals, and matrices that are made from vectors.
+//! Products of vectors, diagonals, and Vandermonde matrices.
 
 // PyTorch calls a parameter of `vander` N.
 #![allow(non_snake_case)]
 
 use crate::error::bail;
+use crate::layout::Dim;
 use crate::layout::{broadcast, resolve_dim};
 use crate::ops::linalg::common::{sizes, with};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample};
 use crate::options::options;
-use crate::{Dim, Result, Tensor};
+use crate::{Result, Tensor};
 
 options! {
-    /// The options of [`Tensor::linalg_diagonal_with`].
+    /// The options of [`linalg::diagonal_with`](crate::linalg::diagonal_with).
     ///
     /// ```
-    /// use cotangent::{LinalgDiagonalOptions, tensor};
+    /// use cotangent::{linalg, options::LinalgDiagonalOptions, tensor};
     /// let x = tensor!([[1, 2], [3, 4]])?;
-    /// let above = x.linalg_diagonal_with(LinalgDiagonalOptions::new().offset(1_isize))?;
+    /// let above = linalg::diagonal_with(&x, LinalgDiagonalOptions::new().offset(1_isize))?;
     /// assert_eq!(above.to_vec::<i64>()?, [2]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LinalgDiagonalOptions {
-        /// How far above the main diagonal; below it if negative.
+        /// The offset from the main diagonal: above it if positive, below it if negative.
         offset: isize = 0,
         /// The dimension of the rows.
         dim1: isize = -2,
@@ -31,31 +32,30 @@ options! {
     }
 }
 
-/// # Vectors
+/// # Vector products
 #[ops]
 impl Tensor {
     /// The cross product of vectors along a dimension of size 3. The other dimensions broadcast.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let z = tensor!([1.0, 0.0, 0.0])?.linalg_cross(&tensor!([0.0, 1.0, 0.0])?, -1)?;
+    /// # use cotangent::{linalg, tensor};
+    /// let z = linalg::cross(&tensor!([1.0, 0.0, 0.0])?, &tensor!([0.0, 1.0, 0.0])?, -1)?;
     /// assert_eq!(z.to_vec::<f32>()?, [0.0, 0.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the numbers of dimensions differ, there is no such dimension, its size is not 3, or the others do not broadcast.
-    #[doc(alias = "cross")]
-    #[op(samples = cross_samples, errors = cross_errors, aliases = ["cross"])]
+    #[op(function = linalg, samples = cross_samples, errors = cross_errors, aliases = ["cross"])]
     pub fn linalg_cross(&self, other: &Tensor, #[default(-1)] dim: impl Into<Dim>) -> Result<Tensor> {
         const OP: &str = "linalg_cross";
         let (a, b) = (self.shape(), other.shape());
         if a.len() != b.len() {
-            bail!(Shape, OP, "shapes {a:?} and {b:?} do not have as many dimensions");
+            bail!(Shape, OP, "inputs must have the same number of dimensions, got shapes {a:?} and {b:?}");
         }
         let dim = resolve_dim(OP, dim.0, self.rank())?;
         if a[dim] != 3 || b[dim] != 3 {
-            bail!(Shape, OP, "dimension {dim} of shapes {a:?} and {b:?} should have size 3");
+            bail!(Shape, OP, "dimension {dim} must have size 3, got shapes {a:?} and {b:?}");
         }
         let shape = broadcast(OP, &[self.layout().shape(), other.layout().shape()])?;
         let (a, b) = (self.expand(&shape[..])?, other.expand(&shape[..])?);
@@ -69,16 +69,15 @@ impl Tensor {
     /// The dot product along a dimension, with the first tensor conjugated. The other dimensions broadcast.
     ///
     /// ```
-    /// # use cotangent::tensor;
+    /// # use cotangent::{linalg, tensor};
     /// let x = tensor!([[1.0, 2.0], [3.0, 4.0]])?;
-    /// assert_eq!(x.linalg_vecdot(&x, -1)?.to_vec::<f32>()?, [5.0, 25.0]);
+    /// assert_eq!(linalg::vecdot(&x, &x, -1)?.to_vec::<f32>()?, [5.0, 25.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the shapes do not broadcast, there is no such dimension, or sizes along it differ.
-    #[doc(alias = "vecdot")]
-    #[op(autocast = lower, samples = vecdot_samples, errors = vecdot_errors, aliases = ["vecdot"])]
+    #[op(function = linalg, autocast = lower, samples = vecdot_samples, errors = vecdot_errors, aliases = ["vecdot"])]
     pub fn linalg_vecdot(&self, y: &Tensor, #[default(-1)] dim: impl Into<Dim>) -> Result<Tensor> {
         const OP: &str = "linalg_vecdot";
         let shape = broadcast(OP, &[self.layout().shape(), y.layout().shape()])?;
@@ -86,7 +85,13 @@ impl Tensor {
         let size = |x: &Tensor| (dim + x.rank()).checked_sub(shape.len()).map_or(1, |d| x.shape()[d]);
         if size(self) != size(y) {
             let (a, b) = (self.shape(), y.shape());
-            bail!(Shape, OP, "{a:?} and {b:?} have sizes {} and {} along dimension {dim}", size(self), size(y));
+            bail!(
+                Shape,
+                OP,
+                "sizes {} and {} of dimension {dim} differ in shapes {a:?} and {b:?}",
+                size(self),
+                size(y)
+            );
         }
         self.conj()?.mul(y)?.sum(dim)
     }
@@ -123,11 +128,11 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If it is not a matrix.
+    /// If the tensor is not a matrix.
     #[op(autocast_cpu = f32, samples = trace_samples, errors = trace_errors)]
     pub fn trace(&self) -> Result<Tensor> {
         if self.rank() != 2 {
-            bail!(Shape, "trace", "a tensor of shape {:?} is not a matrix", self.shape());
+            bail!(Shape, "trace", "input must be a matrix, got shape {:?}", self.shape());
         }
         self.diagonal(0, 0, 1)?.sum(..)
     }
@@ -135,21 +140,21 @@ impl Tensor {
     /// A view of a diagonal of matrices, as a new last dimension.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([[1, 2], [3, 4]])?.linalg_diagonal()?.to_vec::<i64>()?, [1, 4]);
+    /// # use cotangent::{linalg, tensor};
+    /// assert_eq!(linalg::diagonal(&tensor!([[1, 2], [3, 4]])?)?.to_vec::<i64>()?, [1, 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If there are no such dimensions, or both are the same.
-    #[op(samples = diagonal_samples, errors = diagonal_errors, view)]
+    #[op(function = linalg, samples = diagonal_samples, errors = diagonal_errors, view)]
     pub fn linalg_diagonal(&self, options: impl Into<LinalgDiagonalOptions>) -> Result<Tensor> {
         const OP: &str = "linalg_diagonal";
         let LinalgDiagonalOptions { offset, dim1, dim2 } = options;
         sizes(OP, self)?;
         let (a, b) = (resolve_dim(OP, dim1, self.rank())?, resolve_dim(OP, dim2, self.rank())?);
         if a == b {
-            bail!(Index, OP, "the rows and the columns are both dimension {a}");
+            bail!(Index, OP, "dim1 and dim2 must be different dimensions, got {a} twice");
         }
         self.diagonal(offset, a, b)
     }
@@ -158,21 +163,20 @@ impl Tensor {
     /// length of the vector. Integers become `i64`.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let y = tensor!([2.0, 3.0])?.linalg_vander(Some(3))?;
+    /// # use cotangent::{linalg, tensor};
+    /// let y = linalg::vander(&tensor!([2.0, 3.0])?, Some(3))?;
     /// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0, 4.0, 1.0, 3.0, 9.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If there would be fewer than two powers.
-    #[doc(alias = "vander")]
-    #[op(samples = vander_samples, errors = vander_errors)]
+    /// If `N` is less than 2.
+    #[op(function = linalg, samples = vander_samples, errors = vander_errors)]
     pub fn linalg_vander(&self, N: Option<usize>) -> Result<Tensor> {
         const OP: &str = "linalg_vander";
         let n = N.unwrap_or(self.shape().last().copied().unwrap_or(1));
         if n < 2 {
-            bail!(Value, OP, "{n} powers: at least 2 are needed");
+            bail!(Value, OP, "N must be at least 2, got {n}");
         }
         let x = if self.rank() == 0 { self.unsqueeze(0)? } else { self.clone() };
         powers(OP, &x, n)
@@ -183,9 +187,9 @@ impl Tensor {
 #[track_caller]
 pub(in crate::ops) fn powers(op: &'static str, x: &Tensor, n: usize) -> Result<Tensor> {
     let x = x.to_dtype(x.dtype().to_sum())?.unsqueeze(-1)?;
-    // Refused before anything is computed, if there is not so much memory.
+    // Fails before anything is computed if memory does not suffice.
     Tensor::empty(op, x.layout().shape().with(x.rank() - 1, n), x.dtype(), x.device())?;
-    // Twice as many powers at a time.
+    // Doubles the number of powers in each step.
     let (mut powers, mut next) = (x.ones_like()?, x);
     while powers.shape()[powers.rank() - 1] < n {
         let known = powers.shape()[powers.rank() - 1];
@@ -272,7 +276,7 @@ fn diagonal_samples() -> Result<Vec<Sample>> {
 fn diagonal_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         error!["a vector", "[3]"; sample![normal([3], 1)?]],
-        error!["one dimension", "both dimension 1"; sample![normal([2, 3], 1)?; dim1 = 1]],
+        error!["one dimension", "got 1 twice"; sample![normal([2, 3], 1)?; dim1 = 1]],
         error!["no such dimension", "2"; sample![normal([2, 3], 1)?; dim1 = 2]],
     ])
 }
@@ -290,8 +294,8 @@ fn vander_samples() -> Result<Vec<Sample>> {
 
 fn vander_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
-        error!["a number, once", "1 powers"; sample![normal([], 1)?]],
-        error!["one power", "1 powers"; sample![normal([3], 1)?, 1]],
-        error!["one element", "1 powers"; sample![normal([1], 1)?]],
+        error!["a number, once", "got 1"; sample![normal([], 1)?]],
+        error!["one power", "got 1"; sample![normal([3], 1)?, 1]],
+        error!["one element", "got 1"; sample![normal([1], 1)?]],
     ])
 }

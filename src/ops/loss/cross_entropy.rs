@@ -1,8 +1,7 @@
-//! Losses of classes, and what all losses share.
+//! Classification losses, and helpers shared by all losses.
 
 mod classes;
 
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::layout::broadcast;
 use crate::ops::arg::choices;
@@ -10,13 +9,14 @@ use crate::ops::elementwise::call::common_dtype;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::vmap::innermost;
-use crate::{DType, Device, Operand, Result, Tensor};
+use crate::tensor::Operand;
+use crate::tensor::batch::innermost;
+use crate::{DType, Device, Result, Tensor};
 pub(in crate::ops) use classes::{Count, LossCall, RowLosses, fused_grad, plain_grad};
 use classes::{against_probabilities, class_dim, fused, of_examples};
 
 choices! {
-    /// How a loss of many elements becomes one number.
+    /// How the losses are reduced.
     ///
     /// ```
     /// use cotangent::{Reduction, Tensor};
@@ -27,18 +27,18 @@ choices! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub enum Reduction {
-        /// Not at all.
+        /// No reduction.
         None = "none",
-        /// Their mean.
+        /// The mean.
         #[default]
         Mean = "mean",
-        /// Their sum.
+        /// The sum.
         Sum = "sum",
     }
 }
 
 impl Reduction {
-    /// The losses as they are, their sum, or their sum over `count`.
+    /// The losses unreduced, their sum, or their sum divided by `count`.
     #[track_caller]
     pub(in crate::ops) fn apply<'a>(self, losses: &Tensor, count: impl Into<Operand<'a>>) -> Result<Tensor> {
         match self {
@@ -48,24 +48,24 @@ impl Reduction {
         }
     }
 
-    /// The losses as they are, their sum, or their mean.
+    /// The losses unreduced, their sum, or their mean.
     #[track_caller]
     pub(in crate::ops) fn of(self, losses: &Tensor) -> Result<Tensor> {
         self.apply(losses, losses.numel() as f64)
     }
 }
 
-/// The half precision of a loss whose floats are all of it: its result is rounded to that, as PyTorch's is. Inside of an
-/// [`autocast`](crate::autocast()) losses are of f32.
+/// The half-precision dtype that the inputs of a loss promote to, if any: the result is rounded to it, as in PyTorch.
+/// Inside of an [`autocast`](crate::autocast()) losses are `f32`.
 pub(in crate::ops) fn half_of(dtypes: &[DType]) -> Option<DType> {
-    if crate::autocast::is_on() {
+    if crate::autograd::autocast::is_on() {
         return None;
     }
     let dtype = dtypes.iter().try_fold(DType::Bool, |all, &dtype| all.promote(dtype)).ok()?;
     matches!(dtype, DType::F16 | DType::BF16).then_some(dtype)
 }
 
-/// The dtype that a tensor brings along; a number brings none.
+/// The dtype of a tensor; `Bool`, the lowest one, for a number.
 pub(in crate::ops) fn operand_dtype(operand: &Operand<'_>) -> DType {
     match operand {
         Operand::Borrowed(x) => x.dtype(),
@@ -74,7 +74,7 @@ pub(in crate::ops) fn operand_dtype(operand: &Operand<'_>) -> DType {
     }
 }
 
-/// The loss in the half precision of its inputs, if it has one.
+/// Casts the loss to the half-precision dtype of its inputs, if any.
 #[track_caller]
 pub(in crate::ops) fn rounded(loss: Result<Tensor>, half: Option<DType>) -> Result<Tensor> {
     match half {
@@ -83,7 +83,7 @@ pub(in crate::ops) fn rounded(loss: Result<Tensor>, half: Option<DType>) -> Resu
     }
 }
 
-/// The dtype that a loss of these is computed in: half precision has too few digits for a sum.
+/// The compute dtype of a loss of these tensors: half precision has too few digits for a sum.
 pub(in crate::ops) fn loss_dtype(op: &'static str, tensors: &[&Tensor]) -> Result<DType> {
     let mut dtype = DType::Bool;
     for x in tensors {
@@ -92,19 +92,19 @@ pub(in crate::ops) fn loss_dtype(op: &'static str, tensors: &[&Tensor]) -> Resul
     if dtype.is_complex() {
         bail!(DType, op, "not defined for {dtype}");
     }
-    Ok(compute_dtype(dtype.to_float()))
+    Ok(dtype.to_float().compute_dtype())
 }
 
-/// Refuses a target of another shape: to broadcast `[n, 1]` against `[n]` is a mistake.
+/// Refuses a target of another shape: broadcasting `[n, 1]` against `[n]` is usually a mistake.
 pub(in crate::ops) fn same_shape(op: &'static str, x: &Tensor, target: &Tensor) -> Result<()> {
     if x.shape() != target.shape() {
         let (a, b) = (x.shape(), target.shape());
-        bail!(Shape, op, "an input of shape {a:?} is not compared with a target of shape {b:?}: reshape one of them");
+        bail!(Shape, op, "shapes must match, got {a:?} and {b:?}: reshape one of them");
     }
     Ok(())
 }
 
-/// Refuses tensors of different ranks, which to broadcast is a mistake; sizes of 1 are repeated.
+/// Refuses tensors of different ranks, for which broadcasting is usually a mistake; sizes of 1 broadcast.
 pub(in crate::ops) fn same_rank(op: &'static str, x: &Tensor, other: &Tensor) -> Result<()> {
     if x.rank() != other.rank() {
         return same_shape(op, x, other);
@@ -112,39 +112,39 @@ pub(in crate::ops) fn same_rank(op: &'static str, x: &Tensor, other: &Tensor) ->
     broadcast(op, &[x.layout().shape(), other.layout().shape()]).map(drop)
 }
 
-/// Weights beside losses: of a shape that broadcasts to theirs.
+/// The losses times weights that broadcast to their shape.
 pub(in crate::ops) fn weighted(op: &'static str, losses: Tensor, weight: Option<&Tensor>) -> Result<Tensor> {
     let Some(weight) = weight else { return Ok(losses) };
     let (all, own) = (losses.layout().shape(), weight.layout().shape());
     if !broadcast(op, &[all, own]).is_ok_and(|both| both == *all) {
-        bail!(Shape, op, "weights of shape {own:?} do not fit losses of shape {all:?}");
+        bail!(Shape, op, "weight must broadcast to shape {all:?}, got shape {own:?}");
     }
     losses.mul(&weight.to_dtype(losses.dtype())?)
 }
 
 options! {
-    /// The options of [`Tensor::mse_loss_with`] and [`Tensor::l1_loss_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::mse_loss_with`] and [`Tensor::l1_loss_with`]. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{LossOptions, Reduction, Tensor};
+    /// use cotangent::{Reduction, Tensor, options::LossOptions};
     /// let (x, y) = (Tensor::ones([3])?, Tensor::zeros([3])?);
     /// let sum = x.mse_loss_with(&y, LossOptions::new().reduction(Reduction::Sum))?;
     /// assert_eq!(sum.item::<f32>()?, 3.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LossOptions<'a> {
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::Mean,
-        /// A weight for each element; the mean is the weighted one.
+        /// A weight for each element; the mean is then weighted.
         weight: Option<&'a Tensor> = None,
     }
 }
 
 options! {
-    /// The options of [`Tensor::cross_entropy_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::cross_entropy_with`]. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{CrossEntropyOptions, Reduction, Tensor, tensor};
+    /// use cotangent::{Reduction, Tensor, tensor, options::CrossEntropyOptions};
     /// let (logits, classes) = (Tensor::zeros([2, 3])?, tensor!([0, 2])?);
     /// let weight = tensor!([1.0, 1.0, 2.0])?;
     /// let options = CrossEntropyOptions::new().weight(&weight).label_smoothing(0.1).reduction(Reduction::None);
@@ -154,20 +154,20 @@ options! {
     pub struct CrossEntropyOptions<'a> {
         /// A weight for each class.
         weight: Option<&'a Tensor> = None,
-        /// A class that does not count.
+        /// A target class that is ignored.
         ignore_index: i64 = -100,
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::Mean,
-        /// How much of each target is spread evenly over all classes.
+        /// The share of each target that is spread uniformly over all classes.
         label_smoothing: f64 = 0.0,
     }
 }
 
 options! {
-    /// The options of [`Tensor::nll_loss_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::nll_loss_with`]. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{NllLossOptions, Tensor, tensor};
+    /// use cotangent::{Tensor, tensor, options::NllLossOptions};
     /// let (x, classes) = (Tensor::zeros([2, 3])?.log_softmax(1)?, tensor!([0, 2])?);
     /// let loss = x.nll_loss_with(&classes, NllLossOptions::new().ignore_index(2))?;
     /// assert!((loss.item::<f32>()? - 3.0_f32.ln()).abs() < 1e-6);
@@ -176,14 +176,14 @@ options! {
     pub struct NllLossOptions<'a> {
         /// A weight for each class.
         weight: Option<&'a Tensor> = None,
-        /// A class that does not count.
+        /// A target class that is ignored.
         ignore_index: i64 = -100,
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::Mean,
     }
 }
 
-/// A [`Reduction`] stands for the options.
+/// Implements the conversion of a [`Reduction`] to options.
 macro_rules! from_reduction {
     ($($options:ty),+) => {$(
         impl From<Reduction> for $options {
@@ -196,18 +196,18 @@ macro_rules! from_reduction {
 pub(in crate::ops) use from_reduction;
 from_reduction!(LossOptions<'_>, CrossEntropyOptions<'_>, NllLossOptions<'_>);
 
-/// # Losses
+/// # Cross entropy losses
 #[ops]
 impl Tensor {
     /// The cross entropy of logits of shape `[N, C]`, `[N, C, d1, ..]` or `[C]` with `C` classes. The target holds
     /// class indices, with the shape of the logits without the classes, or class probabilities, as floats of the same
     /// shape.
     ///
-    /// The result is the mean, or what the options say. With class weights the mean is the weighted one; classes to be
-    /// ignored, -100 unless the options name another, count for nothing. Nothing but ignored classes has the mean NaN.
+    /// The result is the mean, unless the options say otherwise. With class weights the mean is weighted. Targets equal to
+    /// `ignore_index`, by default -100, are ignored; if all are, the mean is NaN.
     ///
     /// ```
-    /// # use cotangent::{CrossEntropyOptions, Reduction, Tensor, tensor};
+    /// # use cotangent::{Reduction, Tensor, tensor, options::CrossEntropyOptions};
     /// let (logits, target) = (tensor!([[0.0, 0.0], [100.0, 0.0]])?, tensor!([1, 0])?);
     /// assert_eq!(logits.cross_entropy(&target)?.item::<f32>()?, std::f32::consts::LN_2 / 2.0);
     /// assert_eq!(logits.cross_entropy_with(&target, Reduction::Sum)?.item::<f32>()?, std::f32::consts::LN_2);
@@ -217,8 +217,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, a class is out of range, the smoothing is not between 0 and 1, or the logits are not
-    /// floats.
+    /// If the shapes do not match, a class is out of range, the smoothing is not in [0, 1], or the logits are not floats.
     #[op(samples = cross_entropy_samples, errors = cross_entropy_errors, rounds)]
     pub fn cross_entropy<'a>(&self, target: &Tensor, options: impl Into<CrossEntropyOptions<'a>>) -> Result<Tensor> {
         if target.dtype().is_float() {
@@ -234,7 +233,7 @@ impl Tensor {
         if self.rank() == 2 {
             return fused(self, problem, options.reduction);
         }
-        // Classes last, and everything else as rows.
+        // Classes last, all other dimensions flattened to rows.
         let order: Vec<isize> = (0..self.rank() as isize).filter(|&d| d != 1).chain([1]).collect();
         let ordered = if self.rank() > 2 { self.permute(order)? } else { self.clone() };
         let losses = fused(&ordered.reshape([problem.rows(), problem.classes])?, problem, options.reduction)?;
@@ -246,7 +245,7 @@ impl Tensor {
     /// result is the mean, unless the options say otherwise.
     ///
     /// ```
-    /// # use cotangent::{NllLossOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::NllLossOptions};
     /// let (logs, target) = (tensor!([[-1.0, -2.0], [-3.0, -4.0]])?, tensor!([1, 0])?);
     /// assert_eq!(logs.nll_loss(&target)?.item::<f32>()?, 2.5);
     /// let options = NllLossOptions::new().ignore_index(1);
@@ -255,7 +254,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, a class is out of range, or the input is not of floats.
+    /// If the shapes do not match, a class is out of range, or the input is not floating point.
     #[op(samples = || class_samples(&[None]), errors = class_errors, rounds)]
     pub fn nll_loss<'a>(&self, target: &Tensor, options: impl Into<NllLossOptions<'a>>) -> Result<Tensor> {
         let NllLossOptions { weight, ignore_index, reduction } = options;
@@ -276,10 +275,10 @@ impl Tensor {
         };
         let weights = weights.masked_fill(&ignored, 0.0)?;
         if self.device() != Device::Cpu {
-            problem.count = Count::Tensor(weights.sum(..)?.to_dtype(compute_dtype(self.dtype()))?);
+            problem.count = Count::Tensor(weights.sum(..)?.to_dtype(self.dtype().compute_dtype())?);
         }
         let index = index.reshape(target.shape())?.unsqueeze(dim)?;
-        let dtype = compute_dtype(self.dtype());
+        let dtype = self.dtype().compute_dtype();
         let factor = weights.neg()?.reshape(target.shape())?.to_dtype(dtype)?;
         let losses = self.gather(dim, &index)?.squeeze(dim)?.to_dtype(dtype)?.mul(&factor)?;
         // 0 even where the element is infinite.
@@ -288,15 +287,15 @@ impl Tensor {
     }
 }
 
-/// Refuses weights that are not one for each element.
+/// Refuses weights of another shape.
 pub(in crate::ops) fn same_weights(op: &'static str, x: &Tensor, weight: &Tensor) -> Result<()> {
     if x.shape() != weight.shape() {
-        bail!(Shape, op, "weights of shape {:?} do not fit an input of shape {:?}", weight.shape(), x.shape());
+        bail!(Shape, op, "weight must have shape {:?}, got {:?}", x.shape(), weight.shape());
     }
     Ok(())
 }
 
-/// Losses with a weight each, whose mean is the weighted one.
+/// The reduction of weighted losses; the mean is the weighted mean.
 #[track_caller]
 pub(in crate::ops) fn weighted_mean(losses: &Tensor, weight: &Tensor, reduction: Reduction) -> Result<Tensor> {
     let weight = weight.to_dtype(losses.dtype())?;
@@ -330,7 +329,7 @@ fn cross_entropy_samples() -> Result<Vec<Sample>> {
     Ok(all)
 }
 
-/// Samples against classes: with all reductions, these smoothings, with and without weights and a class that is ignored.
+/// Samples with class targets: all reductions, these smoothings, with and without weights and an ignored class.
 fn class_samples(smoothings: &[Option<f64>]) -> Result<Vec<Sample>> {
     let targets = [
         (&[4, 3][..], ints(&[0, 2, 1, 2], [4])?),
@@ -357,8 +356,7 @@ fn class_samples(smoothings: &[Option<f64>]) -> Result<Vec<Sample>> {
     Ok(all)
 }
 
-/// Weights for so many classes. They are integers, since floats among the arguments of a sample get gradients, which the
-/// weights do not have.
+/// Class weights. They are integers, because floats among the arguments of a sample get gradients, and weights have none.
 fn weights(classes: usize) -> Result<Tensor> {
     ints(&[2, 1, 3, 5][..classes], classes)
 }
@@ -381,8 +379,8 @@ fn class_errors() -> Result<Vec<ErrorCase>> {
         error!["a target of bools", "bool"; sample![&x, target.gt(0)?]],
         error!["logits of integers", "i64"; sample![&target, ints(&[1], [])?]],
         error!["no classes", "[]"; sample![normal([], 1)?, ints(&[1], [1])?]],
-        error!["other weights", "[4]", "3 classes"; sample![&x, &target; weight = normal([4], 3)?]],
-        error!["learnt weights", "weights"; sample![&x, &target; weight = learnt]],
+        error!["other weights", "[4]", "[3]"; sample![&x, &target; weight = normal([4], 3)?]],
+        error!["learnt weights", "weight", "detach"; sample![&x, &target; weight = learnt]],
     ])
 }
 

@@ -1,18 +1,19 @@
-//! The loss of connectionist temporal classification.
+//! Connectionist temporal classification (CTC).
 
-use crate::backend::cpu::runtime::scratch::with_room;
 use crate::error::bail;
+use crate::memory::scratch::with_room;
 use crate::ops::loss::cross_entropy::{from_reduction, loss_dtype};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample};
+use crate::options::PadOptions;
 use crate::options::options;
-use crate::{DType, PadOptions, Reduction, Result, Tensor};
+use crate::{DType, Reduction, Result, Tensor};
 
 options! {
-    /// The options of [`Tensor::ctc_loss_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::ctc_loss_with`]. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{CtcLossOptions, Tensor, tensor};
+    /// use cotangent::{Tensor, tensor, options::CtcLossOptions};
     /// // One step is too short for two labels.
     /// let (x, labels) = (Tensor::zeros([1, 3])?.log_softmax(1)?, tensor!([1, 2])?);
     /// let options = CtcLossOptions::new().zero_infinity(true);
@@ -21,46 +22,46 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct CtcLossOptions {
-        /// The class that stands for no label.
+        /// The blank class.
         blank: i64 = 0,
-        /// How the losses become one number. A mean is that of losses over the lengths of their labels.
+        /// How the losses are reduced. The mean divides each loss by its target length first.
         reduction: Reduction = Reduction::Mean,
-        /// Whether the loss of labels that cannot be is 0, and so is its gradient, in place of infinity.
+        /// Whether infinite losses and their gradients are replaced by 0.
         zero_infinity: bool = false,
     }
 }
 
 from_reduction!(CtcLossOptions);
 
-/// Stands for the logarithm of 0: finite, so that no derivative is NaN, and far below what sums of logarithms reach.
+/// Replaces the logarithm of 0: finite, so that no derivative is NaN, and far below any sum of log-probabilities.
 const NEVER: f64 = -1e30;
 
 /// The sequences of a batch, with everything on the device of the probabilities.
 struct Batch {
-    /// Logarithms of probabilities, `[time, batch, classes]`.
+    /// Log-probabilities, `[time, batch, classes]`.
     log_probs: Tensor,
-    /// Labels with blanks around them, `[batch, 2 · most + 1]`, and 0 behind their ends.
+    /// Labels with blanks between and around them, `[batch, 2 · most + 1]`, padded with blanks.
     states: Tensor,
-    /// Where a state can be reached from the one before the blank before it.
+    /// 0 where a state can be reached from two states before, skipping a blank; `NEVER` elsewhere.
     skips: Tensor,
-    /// `[batch]`, each.
+    /// `[batch]`, as is `target_lengths`.
     input_lengths: Tensor,
     target_lengths: Tensor,
 }
 
 const OP: &str = "ctc_loss";
 
-/// Lengths as numbers, each at most `most`.
+/// Checks lengths, each at most `most`, and returns them.
 fn lengths(what: &str, x: &Tensor, batch: usize, most: usize) -> Result<Vec<i64>> {
     if !x.dtype().is_int() {
-        bail!(DType, OP, "{what} of {}: they must be integers", x.dtype());
+        bail!(DType, OP, "{what} must be integers, got {}", x.dtype());
     }
     if x.rank() > 1 || x.numel() != batch {
-        bail!(Shape, OP, "{what} of shape {:?} for a batch of {batch}", x.shape());
+        bail!(Shape, OP, "{what} must have {batch} elements, got shape {:?}", x.shape());
     }
     let all = x.detach().to_dtype(DType::I64)?.to_vec::<i64>()?;
     if let Some(bad) = all.iter().find(|&&length| !usize::try_from(length).is_ok_and(|length| length <= most)) {
-        bail!(Value, OP, "{what}: {bad} is not between 0 and {most}");
+        bail!(Value, OP, "{what} must be in [0, {most}], got {bad}");
     }
     Ok(all)
 }
@@ -69,29 +70,29 @@ impl Batch {
     #[track_caller]
     fn new(x: &Tensor, targets: &Tensor, input_lengths: &Tensor, target_lengths: &Tensor, blank: i64) -> Result<Batch> {
         let [time, batch, classes] = *x.shape() else {
-            bail!(Shape, OP, "an input of shape {:?} should be [time, batch, classes] or [time, classes]", x.shape());
+            bail!(Shape, OP, "input must have shape [time, batch, classes] or [time, classes], got {:?}", x.shape());
         };
         if !(0..classes as i64).contains(&blank) {
-            bail!(Value, OP, "a blank of {blank} is none of {classes} classes");
+            bail!(Value, OP, "blank must be one of {classes} classes, got {blank}");
         }
         if !targets.dtype().is_int() {
-            bail!(DType, OP, "targets of {}: they must be classes as integers", targets.dtype());
+            bail!(DType, OP, "targets must be integers, got {}", targets.dtype());
         }
-        let input_lengths = lengths("input lengths", input_lengths, batch, time)?;
+        let input_lengths = lengths("input_lengths", input_lengths, batch, time)?;
         let concatenated = targets.rank() == 1;
         let fits = if concatenated { true } else { targets.rank() == 2 && targets.shape()[0] == batch };
         if !fits {
-            bail!(Shape, OP, "targets of shape {:?} for a batch of {batch}", targets.shape());
+            bail!(Shape, OP, "targets must be a vector or have {batch} rows, got shape {:?}", targets.shape());
         }
         let widest = if concatenated { targets.numel() } else { targets.shape()[1] };
-        let target_lengths = lengths("target lengths", target_lengths, batch, widest)?;
+        let target_lengths = lengths("target_lengths", target_lengths, batch, widest)?;
         let most = target_lengths.iter().copied().max().unwrap_or(0) as usize;
         let given = targets.detach().to_dtype(DType::I64)?.to_vec::<i64>()?;
         if concatenated && target_lengths.iter().sum::<i64>() != given.len() as i64 {
-            bail!(Shape, OP, "{} targets are not as many as their lengths {target_lengths:?} say", given.len());
+            bail!(Shape, OP, "target_lengths must sum to {} targets, got {target_lengths:?}", given.len());
         }
         let width = 2 * most + 1;
-        // As many as the targets or fewer, but for the blanks and the padding.
+        // About twice the number of targets, with the padding.
         let count = batch.saturating_mul(width);
         let (mut states, mut skips) = (with_room::<i64>(OP, count)?, with_room::<f64>(OP, count)?);
         let mut start = 0;
@@ -101,7 +102,11 @@ impl Batch {
             start += length;
             let own = &given[from..from + length];
             if let Some(bad) = own.iter().find(|&&label| !(0..classes as i64).contains(&label) || label == blank) {
-                bail!(Index, OP, "label {bad} of sequence {number} is none of {classes} classes, or the blank");
+                bail!(
+                    Index,
+                    OP,
+                    "label {bad} of sequence {number} is out of range for {classes} classes, or the blank"
+                );
             }
             for state in 0..width {
                 let label = own.get(state / 2).filter(|_| state % 2 == 1);
@@ -121,10 +126,10 @@ impl Batch {
         })
     }
 
-    /// The negative logarithm of the probability of each sequence of labels; large and finite where it cannot be.
+    /// The negative log-probability of each label sequence; large and finite for an impossible one.
     fn losses(&self) -> Result<Tensor> {
         let (time, width) = (self.log_probs.shape()[0], self.states.shape()[1]);
-        // Where a path can begin: before the first label, or with it.
+        // A path begins with a blank or with the first label.
         let numbers = Tensor::arange_with(0, width, self.states.device())?;
         let ends = self.target_lengths.mul(2)?.unsqueeze(1)?;
         let begins = numbers.le(&ends.minimum(1)?)?;
@@ -139,14 +144,14 @@ impl Batch {
                     paths.pad_with(&[by as isize, -(by as isize)], pad)
                 };
                 let steps = paths.logaddexp(&shifted(1)?)?;
-                // Two states at least, since a batch without labels has one state.
+                // A batch without labels has only one state.
                 let all = if width > 1 { steps.logaddexp(&shifted(2)?.add(&self.skips)?)? } else { paths.clone() };
                 all.add(&emitted)?
             };
             let goes_on = self.input_lengths.gt(step)?.unsqueeze(1)?;
             paths = goes_on.where_(&reached, &paths)?;
         }
-        // A path ends behind the last label, or with it.
+        // A path ends with the last label or with the blank after it.
         let last = paths.gather(1, &ends)?;
         let with_label = paths.gather(1, &ends.sub(1)?.maximum(0)?)?;
         let with_label = ends.gt(0)?.where_(&with_label, NEVER)?;
@@ -154,7 +159,7 @@ impl Batch {
     }
 }
 
-/// # Sequences
+/// # Sequence losses
 #[ops]
 impl Tensor {
     /// The connectionist temporal classification loss: the negative log-probability of label sequences under
@@ -162,8 +167,8 @@ impl Tensor {
     /// repeated labels and blanks. The labels are `[batch, longest]`, or concatenated. The mean divides each loss by
     /// the length of its labels first.
     ///
-    /// The gradient is that of the logarithms as they are given. PyTorch's takes for granted that they come from a
-    /// `log_softmax`; behind one both are the same.
+    /// The gradient is that of the given log-probabilities. PyTorch's gradient assumes that they come from a `log_softmax`;
+    /// after one both are equal.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -175,7 +180,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes or lengths do not fit, a label is none of the classes or the blank, or the input is not of floats.
+    /// If the shapes or lengths do not match, a label is out of range or the blank, or the input is not floating point.
     #[op(samples = ctc_samples, errors = ctc_errors, rounds, tolerance = 10.0)]
     pub fn ctc_loss(
         &self,
@@ -228,8 +233,8 @@ fn ctc_errors() -> Result<Vec<ErrorCase>> {
         error!["a label that is not there", "label 3", "3 classes"; sample![&x, ints(&[1, 3, 1, 1], [2, 2])?, &long, &short]],
         error!["the blank as a label", "label 0"; sample![&x, ints(&[1, 0, 1, 1], [2, 2])?, &long, &short]],
         error!["another batch", "[3, 1]", "2"; sample![&x, ints(&[1, 1, 1], [3, 1])?, &long, &short]],
-        error!["too long", "input lengths", "5"; sample![&x, &labels, ints(&[4, 5], [2])?, &short]],
-        error!["more labels than there are", "target lengths", "3"; sample![&x, &labels, &long, ints(&[3, 1], [2])?]],
+        error!["too long", "input_lengths", "5"; sample![&x, &labels, ints(&[4, 5], [2])?, &short]],
+        error!["more labels than there are", "target_lengths", "3"; sample![&x, &labels, &long, ints(&[3, 1], [2])?]],
         error!["too few lengths", "[1]"; sample![&x, &labels, ints(&[4], [1])?, &short]],
         error!["lengths that do not add up", "3 targets"; sample![&x, ints(&[1, 1, 1], [3])?, &long, &short]],
         error!["another blank", "3", "3 classes"; sample![&x, &labels, &long, &short; blank = 3]],

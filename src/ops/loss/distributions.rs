@@ -1,4 +1,4 @@
-//! Losses by distributions: the divergence of two, and how likely targets are under Gaussian and Poisson ones.
+//! Losses by distributions: the Kullback-Leibler divergence, and Gaussian and Poisson negative log-likelihoods.
 
 use crate::backend::spec::{Ordered, Real, Sym, select};
 use crate::error::bail;
@@ -10,24 +10,25 @@ use crate::ops::loss::elementwise::{constant, losses_of, pair_samples, within};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::options::options;
-use crate::{Operand, Reduction, Result, Scalar, Tensor};
+use crate::tensor::Operand;
+use crate::{Reduction, Result, Scalar, Tensor};
 
 choices! {
-    /// How the terms of a divergence become one number.
+    /// How the terms of a divergence are reduced.
     ///
     /// ```
-    /// use cotangent::KlReduction;
+    /// use cotangent::options::KlReduction;
     /// assert_eq!(KlReduction::BatchMean.name(), "batchmean");
     /// ```
     pub enum KlReduction {
-        /// Not at all.
+        /// No reduction.
         None = "none",
         /// The mean of all terms.
         #[default]
         Mean = "mean",
-        /// Their sum.
+        /// The sum of all terms.
         Sum = "sum",
-        /// Their sum over the size of the first dimension: the mean of the divergences.
+        /// The sum divided by the size of the first dimension: the mean divergence per example.
         BatchMean = "batchmean",
     }
 }
@@ -36,25 +37,25 @@ options! {
     /// The options of [`Tensor::kl_div_with`].
     ///
     /// ```
-    /// use cotangent::{KlDivOptions, KlReduction, Tensor};
+    /// use cotangent::{Tensor, options::{KlDivOptions, KlReduction}};
     /// let x = Tensor::zeros([2, 4])?.log_softmax(1)?;
     /// let options = KlDivOptions::new().reduction(KlReduction::BatchMean).log_target(true);
     /// assert_eq!(x.kl_div_with(&x, options)?.item::<f32>()?, 0.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct KlDivOptions {
-        /// How the terms become one number.
+        /// How the terms are reduced.
         reduction: KlReduction = KlReduction::Mean,
-        /// Whether the target has logarithms of probabilities, too.
+        /// Whether the target holds log-probabilities as well.
         log_target: bool = false,
     }
 }
 
 options! {
-    /// The options of [`Tensor::gaussian_nll_loss_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::gaussian_nll_loss_with`]. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{GaussianNllLossOptions, tensor};
+    /// use cotangent::{tensor, options::GaussianNllLossOptions};
     /// let options = GaussianNllLossOptions::new().full(true);
     /// let loss = tensor!([0.0])?.gaussian_nll_loss_with(&tensor!([0.0])?, 1.0, options)?;
     /// assert!((loss.item::<f32>()? - 0.918_938_5).abs() < 1e-6);
@@ -63,31 +64,31 @@ options! {
     pub struct GaussianNllLossOptions {
         /// Whether the constant `ln(2π) / 2` is added.
         full: bool = false,
-        /// The least variance.
+        /// The lower bound of the variance.
         eps: f64 = 1e-6,
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::Mean,
     }
 }
 
 options! {
-    /// The options of [`Tensor::poisson_nll_loss_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::poisson_nll_loss_with`]. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{PoissonNllLossOptions, tensor};
+    /// use cotangent::{tensor, options::PoissonNllLossOptions};
     /// let options = PoissonNllLossOptions::new().log_input(false).eps(0.0);
     /// let loss = tensor!([1.0])?.poisson_nll_loss_with(&tensor!([5.0])?, options)?;
     /// assert_eq!(loss.item::<f32>()?, 1.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct PoissonNllLossOptions {
-        /// Whether the input is the logarithm of the expected number.
+        /// Whether the input holds log-rates instead of rates.
         log_input: bool = true,
-        /// Whether Stirling's approximation of the logarithm of the target's factorial is added.
+        /// Whether to add Stirling's approximation of `ln(target!)`.
         full: bool = false,
-        /// What is added to an expected number before its logarithm is taken.
+        /// A constant added to the rate before the logarithm.
         eps: f64 = 1e-8,
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::Mean,
     }
 }
@@ -99,7 +100,7 @@ static GAUSSIAN: Elementwise = Elementwise::new("gaussian_nll_loss", Domain::Flo
     (var.ln() + d * d / var) * 0.5 + p[1]
 })
 .with_gradient(|g, x, _, p| {
-    // The bound is no part of the derivative: a variance that is too small shall learn to grow.
+    // The bound is not differentiated, so that a variance below it still gets a gradient.
     let (d, var) = (x[0] - x[1], select(x[2].lt(p[0]), p[0], x[2]));
     let slope = g * d / var;
     vec![Some(slope), Some(-slope), Some(g * 0.5 * (1.0 / var - d * d / (var * var)))]
@@ -121,7 +122,7 @@ static POISSON: Elementwise = Elementwise::new("poisson_nll_loss", Domain::Float
     x[0] - x[1] * (x[0] + p[0]).ln() + select(p[1].gt(zero()), stirling(x[1]), zero())
 });
 
-/// # Losses by distributions
+/// # Losses of distributions
 #[ops]
 impl Tensor {
     /// The Kullback-Leibler divergence from the log-probabilities of this tensor to the probabilities in `target`: `t ·
@@ -135,7 +136,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes differ, or `batchmean` is asked of a tensor without dimensions.
+    /// If the shapes differ, or `batchmean` is requested for a 0-dimensional tensor.
     #[op(samples = kl_samples, errors = kl_errors, rounds)]
     pub fn kl_div(&self, target: &Tensor, options: impl Into<KlDivOptions>) -> Result<Tensor> {
         same_shape("kl_div", self, target)?;
@@ -153,7 +154,7 @@ impl Tensor {
             KlReduction::Mean => Reduction::Mean.of(&terms),
             KlReduction::BatchMean => match self.shape().first() {
                 Some(&batch) => terms.sum(..)?.div(batch as f64),
-                None => bail!(Shape, "kl_div", "batchmean of shape [], which has no batch"),
+                None => bail!(Shape, "kl_div", "reduction batchmean requires a batch dimension, got shape []"),
             },
         }
     }
@@ -169,7 +170,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, or a variance is negative; a GPU does not look at these.
+    /// If the shapes do not match, or a variance is negative. Variances are not checked on a GPU.
     #[op(samples = gaussian_samples, errors = gaussian_errors, rounds)]
     pub fn gaussian_nll_loss<'a>(
         &self,
@@ -182,14 +183,14 @@ impl Tensor {
         same_rank(OP, self, target)?;
         let var = var.resolve(self.dtype().to_float(), self.device())?;
         let (all, own) = (self.layout().shape(), var.layout().shape());
-        // One variance for each row.
+        // One variance per row.
         let short = own.len() + 1 == all.len() && all[..own.len()] == own[..];
         let var = if short { var.unsqueeze(-1)? } else { var.into_owned() };
         if !broadcast(OP, &[all, var.layout().shape()]).is_ok_and(|both| both == *all) {
-            bail!(Shape, OP, "variances of shape {:?} do not fit means of shape {all:?}", var.shape());
+            bail!(Shape, OP, "var must broadcast to shape {all:?}, got shape {:?}", var.shape());
         }
         let dtype = loss_dtype(OP, &[self, target, &var])?;
-        within(OP, "variances", &var, 0.0, f64::INFINITY)?;
+        within(OP, "var", &var, 0.0, f64::INFINITY)?;
         let params = [Scalar::F64(eps), Scalar::F64(if full { HALF_LN_TAU } else { 0.0 })];
         reduction.of(&GAUSSIAN.call_as(&[self, target, &var], &params, dtype, dtype)?)
     }

@@ -1,4 +1,4 @@
-//! Losses element by element: differences of an input and a target of the same shape, and binary cross entropy.
+//! Elementwise losses: functions of the difference of input and target, and binary cross entropy.
 
 use crate::autograd::BackwardContext;
 use crate::backend::spec::{Arithmetic, Formula, Ordered, Real, Sym, select};
@@ -11,41 +11,42 @@ use crate::ops::loss::cross_entropy::{
 };
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
+use crate::options::LossOptions;
 use crate::options::options;
-use crate::{Device, LossOptions, Reduction, Result, Scalar, Tensor};
+use crate::{Device, Reduction, Result, Scalar, Tensor};
 use smallvec::smallvec;
 use std::sync::LazyLock;
 
 options! {
-    /// The options of [`Tensor::smooth_l1_loss_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::smooth_l1_loss_with`]. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{SmoothL1LossOptions, tensor};
+    /// use cotangent::{tensor, options::SmoothL1LossOptions};
     /// let loss = tensor!([3.0])?.smooth_l1_loss_with(&tensor!([0.0])?, SmoothL1LossOptions::new().beta(2.0))?;
     /// assert_eq!(loss.item::<f32>()?, 2.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct SmoothL1LossOptions {
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::Mean,
-        /// Where squares become differences.
+        /// The threshold between the quadratic and the linear part.
         beta: f64 = 1.0,
     }
 }
 
 options! {
-    /// The options of [`Tensor::huber_loss_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::huber_loss_with`]. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{HuberLossOptions, tensor};
+    /// use cotangent::{tensor, options::HuberLossOptions};
     /// let loss = tensor!([3.0])?.huber_loss_with(&tensor!([0.0])?, HuberLossOptions::new().delta(2.0))?;
     /// assert_eq!(loss.item::<f32>()?, 4.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct HuberLossOptions<'a> {
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::Mean,
-        /// Where squares become differences.
+        /// The threshold between the quadratic and the linear part.
         delta: f64 = 1.0,
         /// A weight for each element.
         weight: Option<&'a Tensor> = None,
@@ -53,10 +54,10 @@ options! {
 }
 
 options! {
-    /// The options of [`Tensor::binary_cross_entropy_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::binary_cross_entropy_with`]. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{BinaryCrossEntropyOptions, Reduction, tensor};
+    /// use cotangent::{Reduction, tensor, options::BinaryCrossEntropyOptions};
     /// let (p, weight) = (tensor!([0.5, 0.5])?, tensor!([0.0, 1.0])?);
     /// let options = BinaryCrossEntropyOptions::new().weight(&weight).reduction(Reduction::Sum);
     /// let loss = p.binary_cross_entropy_with(&tensor!([1.0, 0.0])?, options)?;
@@ -66,16 +67,16 @@ options! {
     pub struct BinaryCrossEntropyOptions<'a> {
         /// Weights that broadcast to the losses.
         weight: Option<&'a Tensor> = None,
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::Mean,
     }
 }
 
 options! {
-    /// The options of [`Tensor::binary_cross_entropy_with_logits_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::binary_cross_entropy_with_logits_with`]. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{BinaryCrossEntropyWithLogitsOptions, tensor};
+    /// use cotangent::{tensor, options::BinaryCrossEntropyWithLogitsOptions};
     /// let (x, weight) = (tensor!([0.0])?, tensor!([3.0])?);
     /// let options = BinaryCrossEntropyWithLogitsOptions::new().pos_weight(&weight);
     /// let loss = x.binary_cross_entropy_with_logits_with(&tensor!([1.0])?, options)?;
@@ -85,9 +86,9 @@ options! {
     pub struct BinaryCrossEntropyWithLogitsOptions<'a> {
         /// Weights that broadcast to the losses.
         weight: Option<&'a Tensor> = None,
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::Mean,
-        /// Weights of the positive examples, which broadcast to the targets.
+        /// Weights of positive examples, which broadcast to the targets.
         pos_weight: Option<&'a Tensor> = None,
     }
 }
@@ -103,7 +104,7 @@ pub(in crate::ops) fn constant(value: f64) -> Sym {
     <Sym as Arithmetic>::constant(value)
 }
 
-/// `ln(1 + exp(x))`, without overflow. Its derivative is given where it is used: the rules know none at 0.
+/// `ln(1 + exp(x))`, without overflow. Its derivative is given where it is used: that of this formula is wrong at 0.
 fn softplus(x: Sym) -> Sym {
     x.relu() + (-x.abs()).exp().log1p()
 }
@@ -112,7 +113,7 @@ static ABSOLUTE: Elementwise = Elementwise::new("l1_loss", Domain::Float, 2, 0, 
 
 static SMOOTH: Elementwise = Elementwise::new("smooth_l1_loss", Domain::Float, 2, 1, |x, p| {
     let d = (x[0] - x[1]).abs();
-    // NaN is on the side whose slope is NaN.
+    // NaN takes the quadratic part, whose slope is NaN.
     select(d.ge(p[0]), d - p[0] * 0.5, d * d * 0.5 / p[0])
 });
 
@@ -121,7 +122,7 @@ static HUBER: Elementwise = Elementwise::new("huber_loss", Domain::Float, 2, 1, 
     select(d.gt(p[0]), p[0] * (d - p[0] * 0.5), d * d * 0.5)
 });
 
-/// A logarithm of at least -100, as PyTorch's.
+/// A logarithm clamped to at least -100, as in PyTorch.
 fn bounded(log: Sym) -> Sym {
     select(log.lt(constant(-100.0)), constant(-100.0), log)
 }
@@ -137,14 +138,14 @@ static ENTROPY: Elementwise = Elementwise::new("binary_cross_entropy", Domain::F
     vec![Some(g * (x - t) / least), Some(g * (bounded((-x).log1p()) - bounded(x.ln())))]
 });
 
-/// Of a logit and a target.
+/// The loss of a logit and a target.
 pub(in crate::ops) static LOGISTIC: Elementwise =
     Elementwise::new("binary_cross_entropy_with_logits", Domain::Float, 2, 0, |x, _| {
         (1.0 - x[1]) * x[0] + softplus(-x[0])
     })
     .with_gradient(|g, x, _, _| vec![Some(g * (x[0].sigmoid() - x[1])), Some(-(g * x[0]))]);
 
-/// Of a logit, a target and the weight of a positive example.
+/// The loss of a logit, a target and the weight of positive examples.
 static WEIGHTED_LOGISTIC: Elementwise =
     Elementwise::new("binary_cross_entropy_with_logits", Domain::Float, 3, 0, |x, _| {
         let (x, t, w) = (x[0], x[1], x[2]);
@@ -156,7 +157,7 @@ static WEIGHTED_LOGISTIC: Elementwise =
         vec![Some(g * slope), Some(g * ((w - 1.0) * softplus(-x) - x)), Some(g * t * softplus(-x))]
     });
 
-/// The losses of an input and a target of one shape.
+/// The losses of an input and a target of the same shape.
 #[track_caller]
 pub(in crate::ops) fn losses_of(
     op: &'static str,
@@ -170,7 +171,7 @@ pub(in crate::ops) fn losses_of(
     function.call_as(&[x, target], &params, dtype, dtype)
 }
 
-/// Refuses elements that are not at least `low` and at most `high`. On a GPU, where that would wait, nothing is looked at.
+/// Refuses elements outside of `[low, high]`. On a GPU nothing is checked, because that would synchronize.
 pub(in crate::ops) fn within(op: &'static str, what: &str, x: &Tensor, low: f64, high: f64) -> Result<()> {
     if x.device() != Device::Cpu {
         return Ok(());
@@ -183,7 +184,7 @@ pub(in crate::ops) fn within(op: &'static str, what: &str, x: &Tensor, low: f64,
     let (least, most) =
         (least.to_dtype(crate::DType::F64)?.item::<f64>()?, most.to_dtype(crate::DType::F64)?.item::<f64>()?);
     if !(least >= low && most <= high) {
-        bail!(Value, op, "{what} from {least} to {most} are not all between {low} and {high}");
+        bail!(Value, op, "{what} must be in [{low}, {high}], got values from {least} to {most}");
     }
     Ok(())
 }
@@ -195,11 +196,11 @@ static SQUARED: LazyLock<Formula> = LazyLock::new(|| {
     })
 });
 
-/// The derivative of the squares: the cotangent, times a factor, times the difference.
+/// The derivative of the squares: cotangent · factor · difference.
 static SLOPE: Elementwise =
     Elementwise::new("mse_loss_backward", Domain::Float, 3, 1, |x, p| x[0] * p[0] * (x[1] - x[2]));
 
-/// # Losses of elements
+/// # Elementwise losses
 #[ops]
 impl Tensor {
     /// The mean squared error of two tensors of the same shape. Options give the sum or the unreduced squares.
@@ -268,7 +269,7 @@ impl Tensor {
     pub fn smooth_l1_loss(&self, target: &Tensor, options: impl Into<SmoothL1LossOptions>) -> Result<Tensor> {
         let SmoothL1LossOptions { reduction, beta } = options;
         if beta.is_nan() || beta < 0.0 {
-            bail!(Value, "smooth_l1_loss", "beta = {beta} is negative");
+            bail!(Value, "smooth_l1_loss", "beta must be ≥ 0, got {beta}");
         }
         reduction.of(&losses_of("smooth_l1_loss", &SMOOTH, [self, target], &[beta])?)
     }
@@ -287,7 +288,7 @@ impl Tensor {
     pub fn huber_loss<'a>(&self, target: &Tensor, options: impl Into<HuberLossOptions<'a>>) -> Result<Tensor> {
         let HuberLossOptions { reduction, delta, weight } = options;
         if delta.is_nan() || delta <= 0.0 {
-            bail!(Value, "huber_loss", "delta = {delta} is not positive");
+            bail!(Value, "huber_loss", "delta must be positive, got {delta}");
         }
         if let Some(weight) = weight {
             same_weights("huber_loss", self, weight)?;
@@ -307,7 +308,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes differ, or a probability is not between 0 and 1; a GPU, which does not look, gives NaN for it.
+    /// If the shapes differ, or a probability is not in [0, 1]. On a GPU such a probability gives NaN instead.
     #[op(autocast_cpu = f32, autocast_cuda = refused, samples = entropy_samples, errors = entropy_errors, rounds)]
     pub fn binary_cross_entropy<'a>(
         &self,
@@ -346,7 +347,7 @@ impl Tensor {
                 same_shape(OP, self, target)?;
                 let (all, own) = (self.layout().shape(), positive.layout().shape());
                 if !broadcast(OP, &[all, own]).is_ok_and(|both| both == *all) {
-                    bail!(Shape, OP, "weights of positive examples of shape {own:?} do not fit {all:?}");
+                    bail!(Shape, OP, "pos_weight must broadcast to shape {all:?}, got shape {own:?}");
                 }
                 let dtype = loss_dtype(OP, &[self, target, positive])?;
                 WEIGHTED_LOGISTIC.call_as(&[self, target, positive], &[], dtype, dtype)?
@@ -356,7 +357,7 @@ impl Tensor {
     }
 }
 
-/// With each reduction, in several shapes.
+/// Samples of pairs with each reduction, in several shapes.
 pub(in crate::ops) fn pair_samples(
     own: (f64, f64),
     target: (f64, f64),

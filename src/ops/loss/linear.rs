@@ -1,7 +1,6 @@
-//! A linear layer and the cross entropy of what it gives, in one.
+//! A linear layer fused with the cross entropy of its output.
 
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled, no_grad};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::ops::loss::cross_entropy::{
     Count, CrossEntropyOptions, LossCall, RowLosses, from_reduction, fused_grad, plain_grad,
@@ -14,25 +13,25 @@ use crate::{DType, Device, Reduction, Result, Tensor};
 use smallvec::{SmallVec, smallvec};
 
 options! {
-    /// The options of [`Tensor::linear_cross_entropy_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::linear_cross_entropy_with`]. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{LinearCrossEntropyOptions, Tensor, tensor};
+    /// use cotangent::{Tensor, tensor, options::LinearCrossEntropyOptions};
     /// let (x, weight, bias) = (Tensor::zeros([2, 4])?, Tensor::zeros([3, 4])?, tensor!([0.0, 100.0, 0.0])?);
     /// let options = LinearCrossEntropyOptions::new().linear_bias(&bias);
     /// assert_eq!(x.linear_cross_entropy_with(&weight, &tensor!([1, 1])?, options)?.item::<f32>()?, 0.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LinearCrossEntropyOptions<'a> {
-        /// What is added to the logits, one number for each class.
+        /// The bias of the linear layer, one number per class.
         linear_bias: Option<&'a Tensor> = None,
         /// A weight for each class.
         weight: Option<&'a Tensor> = None,
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::Mean,
-        /// A class that does not count.
+        /// A target class that is ignored.
         ignore_index: i64 = -100,
-        /// How much of each target is spread evenly over all classes.
+        /// The share of each target that is spread uniformly over all classes.
         label_smoothing: f64 = 0.0,
     }
 }
@@ -41,7 +40,7 @@ from_reduction!(LinearCrossEntropyOptions<'_>);
 
 const OP: &str = "linear_cross_entropy";
 
-/// How many logits there are at a time.
+/// The maximum number of logits in memory at a time.
 const fn most_logits(device: Device) -> usize {
     match device {
         Device::Cpu => 1 << 21,
@@ -49,7 +48,7 @@ const fn most_logits(device: Device) -> usize {
     }
 }
 
-/// Rows of inputs, the layer, and the classes of the rows.
+/// The rows of the input, the linear layer, and the class targets.
 struct Layer {
     /// `[rows, inputs]`
     x: Tensor,
@@ -61,7 +60,7 @@ struct Layer {
 }
 
 impl Layer {
-    /// The first row and the number of rows of each block. Matrix products of fewer rows would be slow.
+    /// The first row and the number of rows of each block, at least 128: matrix products with fewer rows are slow.
     fn blocks(&self) -> impl Iterator<Item = (usize, usize)> {
         let (rows, classes) = (self.x.shape()[0], self.weight.shape()[0].max(1));
         let size = (most_logits(self.x.device()) / classes).max(128);
@@ -92,11 +91,11 @@ impl Layer {
     /// The gradients of the inputs, the weight and the bias, block by block.
     fn grads(&self, ctx: &BackwardContext, stats: &Tensor, g: &Tensor) -> Result<Grads> {
         let (mut to_x, mut to_weight, mut to_bias) = (Vec::new(), None::<Tensor>, None::<Tensor>);
-        let wide = compute_dtype(self.x.dtype());
+        let wide = self.x.dtype().compute_dtype();
         let add = |sum: Option<Tensor>, part: Tensor| -> Result<Option<Tensor>> {
             let part = part.to_dtype(wide)?;
             let sum = if let Some(sum) = sum { sum.add(&part)? } else { part };
-            // Now: a sum that is deferred would keep what it is made of.
+            // Materialized now: a deferred sum would keep its operands alive.
             sum.compute()?;
             Ok(Some(sum))
         };
@@ -121,7 +120,7 @@ impl Layer {
         Ok(smallvec![to_x, to_weight, to_bias])
     }
 
-    /// The same of all rows at once, in tensor operations that have derivatives.
+    /// The gradients of all rows at once, in differentiable tensor operations.
     fn plain_grads(&self, ctx: &BackwardContext, stats: &Tensor, g: &Tensor) -> Result<Grads> {
         let logits = self.x.linear(&self.weight, self.bias.as_ref())?;
         let slope = plain_grad(&logits, stats, &self.problem, g)?.to_dtype(self.x.dtype())?;
@@ -133,7 +132,7 @@ impl Layer {
     }
 }
 
-/// # A linear layer and its loss
+/// # Linear layer with cross entropy
 #[ops]
 impl Tensor {
     /// [`linear`](Self::linear) followed by [`cross_entropy`](Self::cross_entropy), without storing all logits: they
@@ -150,7 +149,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, a class is out of range, the smoothing is not between 0 and 1, or the inputs are not floats.
+    /// If the shapes do not match, a class is out of range, the smoothing is not in [0, 1], or the inputs are not floats.
     #[op(samples = linear_samples, errors = linear_errors, rounds)]
     pub fn linear_cross_entropy<'a>(
         &self,
@@ -162,12 +161,15 @@ impl Tensor {
         float_only(OP, self)?;
         float_only(OP, linear_weight)?;
         let ([rows @ .., inputs], [classes, fitting]) = (self.shape(), linear_weight.shape()) else {
-            bail!(Shape, OP, "an input of shape {:?} and a weight of shape {:?}", self.shape(), linear_weight.shape());
+            let (x, w) = (self.shape(), linear_weight.shape());
+            bail!(Shape, OP, "input must be a vector or more and linear_weight a matrix, got shapes {x:?} and {w:?}");
         };
-        let bias_fits = bias.is_none_or(|bias| bias.shape() == [*classes]);
-        if inputs != fitting || !bias_fits {
-            let (x, w, b) = (self.shape(), linear_weight.shape(), bias.map(Tensor::shape));
-            bail!(Shape, OP, "an input of shape {x:?}, a weight of shape {w:?} and a bias of shape {b:?} do not fit");
+        if inputs != fitting {
+            let (x, w) = (self.shape(), linear_weight.shape());
+            bail!(Shape, OP, "linear_weight must have shape [classes, {inputs}] for input of shape {x:?}, got {w:?}");
+        }
+        if let Some(bias) = bias.filter(|bias| bias.shape() != [*classes]) {
+            bail!(Shape, OP, "linear_bias must have shape [{classes}], got {:?}", bias.shape());
         }
         let mut expected = rows.to_vec();
         if target.dtype().is_float() {
@@ -175,18 +177,14 @@ impl Tensor {
         }
         if target.shape() != expected {
             let (x, t) = (self.shape(), target.shape());
-            bail!(
-                Shape,
-                OP,
-                "a target of shape {t:?} does not fit an input of shape {x:?}: that asks for {expected:?}"
-            );
+            bail!(Shape, OP, "target must have shape {expected:?} for input of shape {x:?}, got {t:?}");
         }
         let count = rows.iter().product::<usize>();
         let options = CrossEntropyOptions { weight, ignore_index, reduction, label_smoothing };
         let x = self.reshape([count, *inputs])?;
         let given = [Some(self), Some(linear_weight), Some(target), bias, weight];
         if target.dtype().is_float() || given.into_iter().flatten().any(Tensor::is_batched) {
-            // Examples that have a weight of their own are one product; there is none for blocks of rows.
+            // Examples with their own weights are one batched product, which has no form in blocks of rows.
             let flat: Vec<usize> = std::iter::once(count).chain(expected[rows.len()..].iter().copied()).collect();
             let losses = x.linear(linear_weight, bias)?.cross_entropy_with(&target.reshape(flat)?, options)?;
             return if reduction == Reduction::None { losses.reshape(rows) } else { Ok(losses) };
@@ -197,7 +195,7 @@ impl Tensor {
         }
         let bias = bias.map(|bias| bias.to_dtype(dtype)).transpose()?;
         let (x, w) = (x.to_dtype(dtype)?, linear_weight.to_dtype(dtype)?);
-        // Its shape is that of the logits, of which none is made.
+        // A placeholder with the shape of the logits, which are not computed here.
         let shape = Tensor::zeros_with((), (dtype, x.device()))?.expand([count, *classes])?;
         let problem = LossCall::new(OP, &shape, &target.reshape([count])?, &options)?;
         let (losses, counted) = row_losses(&x, &w, bias.as_ref(), &problem)?;
@@ -208,7 +206,7 @@ impl Tensor {
     }
 }
 
-/// The loss of each row, with its derivative, and on a GPU what the losses count in all.
+/// The loss of each row, with its derivative, and on a GPU the total weight of the rows.
 #[track_caller]
 fn row_losses(x: &Tensor, w: &Tensor, b: Option<&Tensor>, problem: &LossCall) -> Result<(Tensor, Option<Tensor>)> {
     let outside = |t: &Tensor| t.detach();
@@ -255,12 +253,12 @@ fn linear_errors() -> Result<Vec<ErrorCase>> {
     let (x, w, t) = (normal([2, 3], 1)?, normal([4, 3], 2)?, ints(&[0, 1], [2])?);
     Ok(vec![
         error!["another size", "[2, 3]", "[4, 2]"; sample![&x, normal([4, 2], 2)?, &t]],
-        error!["another bias", "[3]", "[4, 3]"; sample![&x, &w, &t; linear_bias = normal([3], 2)?]],
+        error!["another bias", "[3]", "[4]"; sample![&x, &w, &t; linear_bias = normal([3], 2)?]],
         error!["another target", "[3]", "[2, 3]"; sample![&x, &w, ints(&[0, 1, 2], [3])?]],
         error!["other probabilities", "[2, 3]", "[2, 4]"; sample![&x, &w, normal([2, 3], 2)?]],
         error!["a class that is not there", "class 4", "4 classes"; sample![&x, &w, ints(&[0, 4], [2])?]],
         error!["integers", "i64"; sample![Tensor::zeros_with([2, 3], DType::I64)?, &w, &t]],
-        error!["other weights", "[3]", "4 classes"; sample![&x, &w, &t; weight = ints(&[1, 2, 3], [3])?]],
+        error!["other weights", "[3]", "[4]"; sample![&x, &w, &t; weight = ints(&[1, 2, 3], [3])?]],
         error!["smoothing", "1.5"; sample![&x, &w, &t; label_smoothing = 1.5]],
         error!["no dimension", "[]"; sample![normal([], 1)?, &w, &t]],
     ])

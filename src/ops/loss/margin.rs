@@ -1,4 +1,4 @@
-//! Losses with a margin, for rankings and similarities.
+//! Margin losses for rankings and similarities.
 
 use crate::backend::spec::{Ordered, Sym, select};
 use crate::error::bail;
@@ -8,72 +8,73 @@ use crate::ops::loss::cross_entropy::{REDUCTIONS, from_reduction, loss_dtype, pa
 use crate::ops::loss::elementwise::{constant, losses_of};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::options::PairwiseDistanceOptions;
 use crate::options::options;
-use crate::{PairwiseDistanceOptions, Reduction, Result, Scalar, Shape, Tensor};
+use crate::{Reduction, Result, Scalar, Shape, Tensor};
 
 options! {
-    /// The options of [`Tensor::hinge_embedding_loss_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::hinge_embedding_loss_with`]. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{HingeEmbeddingLossOptions, tensor};
+    /// use cotangent::{tensor, options::HingeEmbeddingLossOptions};
     /// let loss = tensor!([0.5])?.hinge_embedding_loss_with(&tensor!([-1])?, HingeEmbeddingLossOptions::new().margin(2.0))?;
     /// assert_eq!(loss.item::<f32>()?, 1.5);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct HingeEmbeddingLossOptions {
-        /// The distance that different things should have.
+        /// The minimum distance of dissimilar pairs.
         margin: f64 = 1.0,
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::Mean,
     }
 }
 
 options! {
-    /// The options of [`Tensor::cosine_embedding_loss_with`] and [`Tensor::margin_ranking_loss_with`]. A [`Reduction`] stands
-    /// for itself.
+    /// The options of [`Tensor::cosine_embedding_loss_with`] and [`Tensor::margin_ranking_loss_with`]. A [`Reduction`] can be
+    /// given in their place.
     ///
     /// ```
-    /// use cotangent::{MarginOptions, tensor};
+    /// use cotangent::{tensor, options::MarginOptions};
     /// let (a, b) = (tensor!([3.0])?, tensor!([2.0])?);
     /// let loss = a.margin_ranking_loss_with(&b, &tensor!([1])?, MarginOptions::new().margin(1.5))?;
     /// assert_eq!(loss.item::<f32>()?, 0.5);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct MarginOptions {
-        /// By how much one should be larger, or what a cosine should not exceed.
+        /// The minimum difference of a ranking, or the maximum cosine of dissimilar pairs.
         margin: f64 = 0.0,
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::Mean,
     }
 }
 
 options! {
-    /// The options of [`Tensor::triplet_margin_loss_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::triplet_margin_loss_with`]. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{Tensor, TripletMarginLossOptions};
+    /// use cotangent::{Tensor, options::TripletMarginLossOptions};
     /// let x = Tensor::zeros([2, 3])?;
     /// let loss = x.triplet_margin_loss_with(&x, &x, TripletMarginLossOptions::new().margin(0.25).p(1.0).swap(true))?;
     /// assert_eq!(loss.item::<f32>()?, 0.25);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct TripletMarginLossOptions {
-        /// By how much the negative should be farther away.
+        /// The minimum difference between the distances to the negative and to the positive.
         margin: f64 = 1.0,
-        /// The power of the norm.
+        /// The order of the norm.
         p: f64 = 2.0,
-        /// What is added to each difference.
+        /// A constant added to each difference.
         eps: f64 = 1e-6,
-        /// Whether the distance of the positive from the negative counts, too, where it is smaller.
+        /// Whether to use the distance from the positive to the negative where it is smaller than that from the anchor.
         swap: bool = false,
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::Mean,
     }
 }
 
 from_reduction!(HingeEmbeddingLossOptions, MarginOptions, TripletMarginLossOptions);
 
-/// At least 0, with a derivative of 0 at 0 itself, as a bound has it. NaN stays NaN, with a derivative of 0.
+/// `max(x, 0)` with derivative 0 at 0, as `clamp` has it. NaN stays NaN, with derivative 0.
 fn positive(x: Sym) -> Sym {
     select(x.gt(zero()), x, select(x.le(zero()), zero(), constant(f64::NAN)))
 }
@@ -86,7 +87,7 @@ static HINGE: Elementwise = Elementwise::new("hinge_embedding_loss", Domain::Flo
 static RANKING: Elementwise =
     Elementwise::new("margin_ranking_loss", Domain::Float, 3, 1, |x, p| positive(p[0] - x[2] * (x[0] - x[1])));
 
-/// # Losses with a margin
+/// # Margin losses
 #[ops]
 impl Tensor {
     /// The hinge embedding loss of distances: `x` where `target` is 1, and `max(0, margin - x)` where it is -1.
@@ -121,7 +122,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit: `[n, d]` twice with targets `[n]`, or `[d]` with `[]`; sizes of 1 are repeated.
+    /// If the shapes are neither `[n, d]`, `[n, d]`, `[n]` nor `[d]`, `[d]`, `[]`; sizes of 1 broadcast.
     #[op(samples = cosine_samples, errors = cosine_errors, rounds)]
     pub fn cosine_embedding_loss(
         &self,
@@ -142,7 +143,7 @@ impl Tensor {
             bail!(
                 Shape,
                 OP,
-                "vectors of shapes {a:?} and {b:?} with a target of shape {t:?}: these should be [n, d], [n, d] and [n]"
+                "input, input2 and target must have shapes [n, d], [n, d] and [n], got {a:?}, {b:?} and {t:?}"
             );
         }
         let dtype = loss_dtype(OP, &[self, input2])?;
@@ -166,7 +167,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the numbers of dimensions differ, or sizes do other than by being 1.
+    /// If the ranks differ, or the shapes do not broadcast.
     #[op(samples = ranking_samples, errors = ranking_errors, rounds)]
     pub fn margin_ranking_loss(
         &self,
@@ -193,7 +194,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the numbers of dimensions differ, or sizes do other than by being 1, the margin is not positive, or the elements are not floats.
+    /// If the ranks differ, the shapes do not broadcast, the margin is not positive, or the elements are not floats.
     #[op(samples = triplet_samples, errors = triplet_errors, rounds)]
     pub fn triplet_margin_loss(
         &self,
@@ -206,7 +207,7 @@ impl Tensor {
         same_rank(OP, self, positive)?;
         same_rank(OP, self, negative)?;
         if margin.is_nan() || margin <= 0.0 {
-            bail!(Value, OP, "margin = {margin} is not positive");
+            bail!(Value, OP, "margin must be positive, got {margin}");
         }
         let dtype = loss_dtype(OP, &[self, positive, negative])?;
         let wide = |x: &Tensor| x.to_dtype(dtype);
@@ -221,7 +222,7 @@ impl Tensor {
     }
 }
 
-/// 1 and -1 in turn.
+/// Alternating 1 and -1.
 fn signs(shape: &[usize]) -> Result<Tensor> {
     let n = shape.iter().product::<usize>();
     ints(&(0..n as i64).map(|i| 1 - 2 * (i % 2)).collect::<Vec<_>>(), shape)

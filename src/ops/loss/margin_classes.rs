@@ -1,4 +1,4 @@
-//! Losses of scores of classes: with a margin, with a soft one, and the focal loss.
+//! Classification losses with a margin or a soft margin, and the focal loss.
 
 use crate::backend::spec::Real;
 use crate::error::bail;
@@ -11,10 +11,10 @@ use crate::options::options;
 use crate::{DType, Device, Reduction, Result, Tensor};
 
 options! {
-    /// The options of [`Tensor::multi_margin_loss_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::multi_margin_loss_with`]. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{MultiMarginLossOptions, tensor};
+    /// use cotangent::{tensor, options::MultiMarginLossOptions};
     /// let options = MultiMarginLossOptions::new().p(2).margin(2.0);
     /// let loss = tensor!([[0.0, 0.0]])?.multi_margin_loss_with(&tensor!([1])?, options)?;
     /// assert_eq!(loss.item::<f32>()?, 2.0);
@@ -23,36 +23,36 @@ options! {
     pub struct MultiMarginLossOptions<'a> {
         /// The power: 1 or 2.
         p: i64 = 1,
-        /// By how much the right class should be larger.
+        /// The minimum difference between the scores of the target class and the other classes.
         margin: f64 = 1.0,
         /// A weight for each class.
         weight: Option<&'a Tensor> = None,
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::Mean,
     }
 }
 
 options! {
-    /// The options of losses without others. A [`Reduction`] stands for itself.
+    /// The options of losses that have only a reduction. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{Reduction, ReductionOptions, tensor};
+    /// use cotangent::{Reduction, tensor, options::ReductionOptions};
     /// let options = ReductionOptions::new().reduction(Reduction::Sum);
     /// let loss = tensor!([0.0, 0.0])?.soft_margin_loss_with(&tensor!([1, -1])?, options)?;
     /// assert_eq!(loss.item::<f32>()?, 2.0 * std::f32::consts::LN_2);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct ReductionOptions {
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::Mean,
     }
 }
 
 options! {
-    /// The options of [`Tensor::multilabel_soft_margin_loss_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::multilabel_soft_margin_loss_with`]. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{MultilabelSoftMarginLossOptions, tensor};
+    /// use cotangent::{tensor, options::MultilabelSoftMarginLossOptions};
     /// let weight = tensor!([1.0, 3.0])?;
     /// let options = MultilabelSoftMarginLossOptions::new().weight(&weight);
     /// let loss = tensor!([[0.0, 0.0]])?.multilabel_soft_margin_loss_with(&tensor!([[1.0, 0.0]])?, options)?;
@@ -62,27 +62,27 @@ options! {
     pub struct MultilabelSoftMarginLossOptions<'a> {
         /// A weight for each class.
         weight: Option<&'a Tensor> = None,
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::Mean,
     }
 }
 
 options! {
-    /// The options of [`Tensor::sigmoid_focal_loss_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::sigmoid_focal_loss_with`]. A [`Reduction`] can be given in their place.
     ///
     /// ```
-    /// use cotangent::{SigmoidFocalLossOptions, Reduction, tensor};
+    /// use cotangent::{Reduction, tensor, options::SigmoidFocalLossOptions};
     /// let options = SigmoidFocalLossOptions::new().alpha(-1.0).gamma(1.0).reduction(Reduction::Mean);
     /// let loss = tensor!([0.0])?.sigmoid_focal_loss_with(&tensor!([1.0])?, options)?;
     /// assert_eq!(loss.item::<f32>()?, std::f32::consts::LN_2 / 2.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct SigmoidFocalLossOptions {
-        /// The weight of positive examples, where that of negative ones is `1 - alpha`; a negative one means none.
+        /// The weight of positive examples; negative examples have weight `1 - alpha`. A negative `alpha` disables weights.
         alpha: f64 = 0.25,
-        /// How little easy examples count.
+        /// The focusing exponent: larger values down-weight easy examples more.
         gamma: f64 = 2.0,
-        /// How the losses become one number.
+        /// How the losses are reduced.
         reduction: Reduction = Reduction::None,
     }
 }
@@ -103,26 +103,26 @@ static SOFT: Elementwise = Elementwise::new("soft_margin_loss", Domain::Float, 2
     vec![Some(slope * x[1]), Some(slope * x[0])]
 });
 
-/// Rows of scores, one or many, and how many classes they have.
+/// Checks the shape of the scores, and returns the number of classes.
 fn rows(op: &'static str, x: &Tensor) -> Result<usize> {
     match x.shape() {
         [classes] | [_, classes] if *classes > 0 => Ok(*classes),
-        shape => bail!(Shape, op, "an input of shape {shape:?} should be [classes] or [batch, classes], with a class"),
+        shape => bail!(Shape, op, "input must have shape [classes] or [batch, classes] with a class, got {shape:?}"),
     }
 }
 
-/// Classes as i64.
+/// Checks the target classes, and returns them as `i64`.
 fn classes(op: &'static str, target: &Tensor, wanted: &[usize]) -> Result<Tensor> {
     if target.shape() != wanted {
-        bail!(Shape, op, "a target of shape {:?} does not fit: that should be {wanted:?}", target.shape());
+        bail!(Shape, op, "target must have shape {wanted:?}, got {:?}", target.shape());
     }
     if !target.dtype().is_int() {
-        bail!(DType, op, "the target must be classes as integers, not {}", target.dtype());
+        bail!(DType, op, "target must be integers, got {}", target.dtype());
     }
     target.private()?.detach().to_dtype(DType::I64)
 }
 
-/// # Losses with a margin, of classes
+/// # Multi-class margin losses
 #[ops]
 impl Tensor {
     /// The multi-class margin loss of scores of shape `[classes]` or `[batch, classes]`: the sum of `max(0, margin -
@@ -136,7 +136,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, a class is out of range, or `p` is neither 1 nor 2.
+    /// If the shapes do not match, a class is out of range, or `p` is neither 1 nor 2.
     #[op(samples = multi_samples, errors = multi_errors, rounds)]
     pub fn multi_margin_loss<'a>(
         &self,
@@ -147,7 +147,7 @@ impl Tensor {
         let MultiMarginLossOptions { p, margin, weight, reduction } = options;
         let count = rows(OP, self)?;
         if !matches!(p, 1 | 2) {
-            bail!(Value, OP, "p = {p} is neither 1 nor 2");
+            bail!(Value, OP, "p must be 1 or 2, got {p}");
         }
         let target = classes(OP, target, &self.shape()[..self.rank() - 1])?;
         let x = self.to_dtype(loss_dtype(OP, &[self])?)?;
@@ -155,13 +155,13 @@ impl Tensor {
         let above = x.sub(&x.gather(-1, &right)?)?.add(margin)?;
         let positive = above.detach().gt(0.0)?;
         let above = positive.where_(&above, 0.0)?;
-        // Chosen after the square as well: the derivative of that, where it is not taken, is 0 times the cotangent.
+        // Masked after the square as well: where it is not taken, its derivative is 0 times the cotangent.
         let above = if p == 2 { positive.where_(above.square()?, 0.0)? } else { above };
         let own = Tensor::arange_with(0, count, self.device())?.eq(&right)?;
         let mut losses = above.masked_fill(&own, 0.0)?.sum(-1)?.div(count as f64)?;
         if let Some(weight) = weight {
             if weight.shape() != [count] {
-                bail!(Shape, OP, "weights of shape {:?} do not fit {count} classes", weight.shape());
+                bail!(Shape, OP, "weight must have shape [{count}], got {:?}", weight.shape());
             }
             losses = losses
                 .mul(&weight.to_dtype(x.dtype())?.gather(0, &target.flatten(0, -1)?)?.reshape(target.shape())?)?;
@@ -188,12 +188,12 @@ impl Tensor {
         let count = rows(OP, self)?;
         let target = classes(OP, target, self.shape())?;
         let x = self.to_dtype(loss_dtype(OP, &[self])?)?;
-        // Those before the first -1 count.
+        // Targets before the first -1 count.
         let counts = target.eq(-1)?.to_dtype(DType::I64)?.cumsum(-1)?.eq(0)?;
         let mut right = counts.where_(&target, 0)?;
         let is_right = Tensor::zeros_with(self.shape(), (DType::I64, self.device()))?;
         let is_right = is_right.scatter_add(-1, &right, &counts.to_dtype(DType::I64)?)?.gt(0)?;
-        // No more pairs than there are right classes, where that is known without waiting.
+        // On the CPU, where it takes no synchronization, cut to the largest number of right classes.
         let mut counts = counts;
         let rights = counts.sum(-1)?.all_examples()?;
         if self.device() == Device::Cpu && rights.numel() > 0 {
@@ -227,7 +227,7 @@ impl Tensor {
         const OP: &str = "multilabel_soft_margin_loss";
         let MultilabelSoftMarginLossOptions { weight, reduction } = options;
         if self.rank() == 0 {
-            bail!(Shape, OP, "an input of shape [] has no dimension of classes");
+            bail!(Shape, OP, "input must have a class dimension, got shape []");
         }
         let losses = losses_of(OP, &LOGISTIC, [self, target], &[])?;
         reduction.of(&weighted(OP, losses, weight)?.mean(-1)?)
@@ -266,7 +266,7 @@ impl Tensor {
         const OP: &str = "sigmoid_focal_loss";
         let SigmoidFocalLossOptions { alpha, gamma, reduction } = options;
         if alpha.is_nan() || alpha > 1.0 {
-            bail!(Value, OP, "alpha = {alpha} is larger than 1");
+            bail!(Value, OP, "alpha must be at most 1, got {alpha}");
         }
         let mut losses = losses_of(OP, &LOGISTIC, [self, target], &[])?;
         let (x, t) = (self.to_dtype(losses.dtype())?, target.to_dtype(losses.dtype())?);
@@ -296,8 +296,8 @@ fn multi_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         error!["a class that is not there", "3"; sample![&x, ints(&[0, 3], [2])?]],
         error!["another batch", "[3]", "[2]"; sample![&x, ints(&[0, 1, 2], [3])?]],
-        error!["a power", "p = 3"; sample![&x, &t; p = 3]],
-        error!["other weights", "[2]", "3 classes"; sample![&x, &t; weight = normal([2], 1)?]],
+        error!["a power", "p must be", "3"; sample![&x, &t; p = 3]],
+        error!["other weights", "[2]", "[3]"; sample![&x, &t; weight = normal([2], 1)?]],
         error!["floats as classes", "f64"; sample![&x, normal([2], 1)?]],
         error!["no classes", "[]"; sample![normal([], 1)?, &t]],
     ])

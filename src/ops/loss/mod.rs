@@ -1,7 +1,7 @@
 //! Losses.
 //!
-//! - `cross_entropy`, `linear`, `ctc`: of classes. `linear` includes the last layer of a network.
-//! - `elementwise`, `distributions`: of numbers and probabilities.
-//! - `margin`, `margin_classes`: with a margin.
+//! - `cross_entropy`, `linear`, `ctc`: classification losses. `linear` includes the last linear layer.
+//! - `elementwise`, `distributions`: regression and probabilities.
+//! - `margin`, `margin_classes`: margin losses.
 
 files! { cross_entropy ctc distributions elementwise linear margin margin_classes }

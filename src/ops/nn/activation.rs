@@ -1,7 +1,8 @@
-//! Smooth activation functions, and gates.
+//! Smooth activation functions and gated linear units.
 
 use crate::backend::spec::{Ordered, Real, Sym, select};
 use crate::error::bail;
+use crate::layout::Dim;
 use crate::layout::resolve_dim;
 use crate::ops::arg::choices;
 use crate::ops::elementwise::call::{elementwise, zero};
@@ -9,7 +10,7 @@ use crate::ops::elementwise::unary::{unary, with_option};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::options::options;
-use crate::{DType, Dim, Result, Tensor};
+use crate::{DType, Result, Tensor};
 
 macro_rules! from_f64 {
     ($($options:ident $field:ident),+) => {$(
@@ -31,41 +32,41 @@ fn halves(op: &'static str, x: &Tensor, dim: Dim) -> Result<(Tensor, Tensor)> {
     let dim = resolve_dim(op, dim.0, x.rank())?;
     let size = x.shape()[dim];
     if !size.is_multiple_of(2) {
-        bail!(Shape, op, "size {size} of dimension {dim} of shape {:?} is not even", x.shape());
+        bail!(Shape, op, "the size of dimension {dim} must be even, got {size} in shape {:?}", x.shape());
     }
     Ok((x.narrow(dim, 0, size / 2)?, x.narrow(dim, size / 2, size / 2)?))
 }
 
 choices! {
-    /// Which form of [`Tensor::gelu`].
+    /// The form of [`Tensor::gelu`].
     ///
     /// ```
-    /// use cotangent::{Gelu, tensor};
+    /// use cotangent::{tensor, options::Gelu};
     /// let x = tensor!([1.0])?;
     /// assert!(x.gelu()?.allclose_with(&x.gelu_with(Gelu::Tanh)?, (1e-3, 0.0))?);
     /// assert_eq!(Gelu::Tanh.name(), "tanh");
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub enum Gelu {
-        /// With the error function, exactly.
+        /// The exact form, with the error function.
         #[default]
         Erf = "none",
-        /// With the hyperbolic tangent of a cubic, approximately.
+        /// The approximation with the hyperbolic tangent.
         Tanh = "tanh",
     }
 }
 
 options! {
-    /// The options of [`Tensor::gelu_with`]. A [`Gelu`] stands for itself.
+    /// The options of [`Tensor::gelu_with`]. A [`Gelu`] stands for `approximate`.
     ///
     /// ```
-    /// use cotangent::{Gelu, GeluOptions, tensor};
+    /// use cotangent::{tensor, options::{Gelu, GeluOptions}};
     /// let y = tensor!([0.0])?.gelu_with(GeluOptions::new().approximate(Gelu::Tanh))?;
     /// assert_eq!(y.item::<f32>()?, 0.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct GeluOptions {
-        /// Exactly, or by the approximation through `tanh`.
+        /// The exact form, or the approximation with `tanh`.
         approximate: Gelu = Gelu::Erf,
     }
 }
@@ -80,20 +81,20 @@ options! {
     /// The options of [`Tensor::softplus_with`].
     ///
     /// ```
-    /// use cotangent::{SoftplusOptions, tensor};
+    /// use cotangent::{tensor, options::SoftplusOptions};
     /// let options = SoftplusOptions::new().beta(2.0).threshold(10.0);
     /// assert_eq!(tensor!([6.0])?.softplus_with(options)?.item::<f32>()?, 6.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct SoftplusOptions {
-        /// How sharply the function bends.
+        /// The factor of `x`: the larger, the closer to relu.
         beta: f64 = 1.0,
         /// Where `beta · x` exceeds this, the result is `x`.
         threshold: f64 = 20.0,
     }
 }
 
-/// # More activations
+/// # Activations
 #[ops]
 impl Tensor {
     /// The logistic function, `1 / (1 + exp(-x))`.
@@ -106,7 +107,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.0), aliases = ["special_expit", "expit"])]
+    #[op(in_place, samples = || unary(-3.0, 3.0), aliases = ["special_expit", "expit"])]
     pub fn sigmoid(&self) -> Result<Tensor> {
         elementwise!(Float sigmoid(self) |x| x.sigmoid(), |g, y| [g.sigmoid_grad(y)])
     }
@@ -121,7 +122,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.1))]
+    #[op(in_place, samples = || unary(-3.0, 3.1))]
     #[doc(alias = "swish")]
     pub fn silu(&self) -> Result<Tensor> {
         elementwise!(Float silu(self) |x| x.silu(),
@@ -132,7 +133,7 @@ impl Tensor {
     /// `x`. The defaults are 1 and 20.
     ///
     /// ```
-    /// # use cotangent::{SoftplusOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::SoftplusOptions};
     /// assert_eq!(tensor!([0.0, 100.0])?.softplus()?.to_vec::<f32>()?, [0.6931472, 100.0]);
     /// assert_eq!(tensor!([3.0])?.softplus_with(SoftplusOptions::new().threshold(2.0))?.to_vec::<f32>()?, [3.0]);
     /// # Ok::<(), cotangent::Error>(())
@@ -153,7 +154,7 @@ impl Tensor {
     /// `tanh`.
     ///
     /// ```
-    /// # use cotangent::{Gelu, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::Gelu};
     /// assert_eq!(tensor!([0.0, 100.0])?.gelu()?.to_vec::<f32>()?, [0.0, 100.0]);
     /// assert_eq!(tensor!([0.0, 100.0])?.gelu_with(Gelu::Tanh)?.to_vec::<f32>()?, [0.0, 100.0]);
     /// # Ok::<(), cotangent::Error>(())
@@ -198,7 +199,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.1))]
+    #[op(in_place, samples = || unary(-3.0, 3.1))]
     pub fn mish(&self) -> Result<Tensor> {
         elementwise!(Float mish(self) |x| x * softplus(x).tanh(),
         |g, _y| [{

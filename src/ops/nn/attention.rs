@@ -1,7 +1,6 @@
 //! Attention.
 
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::AttentionInputs;
 use crate::error::bail;
 use crate::layout::broadcast;
@@ -10,7 +9,7 @@ use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::options::options;
-use crate::vmap::{Level, innermost};
+use crate::tensor::batch::{Level, innermost};
 use crate::{DType, Device, Result, Shape, Tensor, backend, keepdim};
 use smallvec::smallvec;
 
@@ -18,26 +17,26 @@ options! {
     /// The options of [`Tensor::scaled_dot_product_attention_with`].
     ///
     /// ```
-    /// use cotangent::{AttentionOptions, Tensor};
+    /// use cotangent::{Tensor, options::AttentionOptions};
     /// let x = Tensor::randn([2, 4, 8])?;
     /// let options = AttentionOptions::new().is_causal(true).scale(0.5);
     /// assert_eq!(x.scaled_dot_product_attention_with(&x, &x, options)?.shape(), [2, 4, 8]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct AttentionOptions<'a> {
-        /// What a query sees. Broadcast to `[.., queries, keys]`: bools are true where a query sees a key; floats are added
-        /// to the scores.
+        /// The mask, broadcast to `[.., queries, keys]`: bools are true where a query attends to a key; floats are
+        /// added to the scores.
         attn_mask: Option<&'a Tensor> = None,
-        /// Whether query `i` sees the keys `0..=i` alone: each position itself and those before it.
+        /// Whether query `i` attends to the keys `0..=i` only.
         is_causal: bool = false,
-        /// What the scores are multiplied by; by default the inverse square root of the size of a query.
+        /// The factor of the scores; by default `1 / √size`, with the size of a query.
         scale: Option<f64> = None,
-        /// The probability with which a weight is dropped. It is for training: 0 elsewhere.
+        /// The dropout probability of the weights. Set it to 0 outside of training.
         dropout_p: f64 = 0.0,
-        /// Whether several heads of queries share one of keys and values: their number, in the third dimension from the last, is a
-        /// multiple of that of the keys.
+        /// Whether several query heads share one key and value head. Heads are the third dimension from the last; the
+        /// number of query heads is a multiple of that of the keys.
         enable_gqa: bool = false,
-        /// How far away keys may be that a query sees: query `i` sees key `j` if they are at most so many positions apart.
+        /// The window: query `i` attends to key `j` only if `|i - j|` is at most this.
         window: Option<usize> = None,
     }
 }
@@ -52,7 +51,7 @@ impl Tensor {
     /// attention, a window, grouped query heads and dropout.
     ///
     /// ```
-    /// # use cotangent::{AttentionOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::AttentionOptions};
     /// let query = tensor!([[0.0, 0.0], [100.0, 0.0]])?;
     /// let (key, value) = (tensor!([[1.0, 0.0], [0.0, 1.0]])?, tensor!([[2.0], [4.0]])?);
     /// let y = query.scaled_dot_product_attention(&key, &value)?;
@@ -64,8 +63,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit each other, the tensors are not of floating point, or the mask is neither of bools nor of
-    /// floats.
+    /// If the shapes do not match, the tensors are not floating point, or the mask is neither bool nor floating point.
     #[op(autocast = lower, samples = attention_samples, errors = attention_errors)]
     pub fn scaled_dot_product_attention<'a>(
         &self,
@@ -74,7 +72,7 @@ impl Tensor {
         options: impl Into<AttentionOptions<'a>>,
     ) -> Result<Tensor> {
         if !(0.0..=1.0).contains(&options.dropout_p) {
-            bail!(Value, NAME, "a probability of {} is not between 0 and 1", options.dropout_p);
+            bail!(Value, NAME, "dropout_p must be in [0, 1], got {}", options.dropout_p);
         }
         if let Some(window) = options.window {
             let mask = windowed(self, key, window, options.attn_mask)?;
@@ -90,7 +88,7 @@ impl Tensor {
                 let wide = problem.wide()?;
                 wide.weights()?.dropout(options.dropout_p)?.matmul(&wide.value)?
             }
-            // Only the plain form has a derivative for the mask.
+            // Only the plain form differentiates the mask.
             Some(mask) if mask.requires_grad() && is_grad_enabled() => problem.plain()?,
             _ if problem.is_empty() || !problem.has_kernel => problem.plain()?,
             _ => problem.fused()?,
@@ -99,16 +97,16 @@ impl Tensor {
     }
 }
 
-/// The inputs of one shape but for the last two dimensions, in a compute dtype, or in their own if the kernel takes that.
+/// The inputs with broadcast leading dimensions, in the dtype of the kernel, or in the compute dtype if there is none.
 struct AttentionCall {
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    /// What is added to the scores, as it was given or smaller than its broadcast shape.
+    /// Added to the scores. It is not expanded to their shape.
     mask: Option<Tensor>,
     causal: bool,
     scale: f64,
-    /// What the result is to be.
+    /// The dtype of the result.
     dtype: DType,
     /// Whether the device has a fused kernel for it.
     has_kernel: bool,
@@ -122,14 +120,18 @@ impl AttentionCall {
         let shapes = [query.shape(), key.shape(), value.shape()];
         let ([.., t, d], [.., s, d_key], [.., s_value, _]) = (shapes[0], shapes[1], shapes[2]) else {
             let [q, k, v] = shapes;
-            bail!(Shape, NAME, "queries {q:?}, keys {k:?} and values {v:?} must have at least two dimensions");
+            bail!(
+                Shape,
+                NAME,
+                "query, key and value must have at least 2 dimensions, got shapes {q:?}, {k:?} and {v:?}"
+            );
         };
         if d != d_key || s != s_value {
             let [q, k, v] = shapes;
             bail!(
                 Shape,
                 NAME,
-                "queries {q:?}, keys {k:?} and values {v:?} do not fit: these must be [.., t, d], [.., s, d] and [.., s, e]"
+                "query, key and value must be [.., t, d], [.., s, d] and [.., s, e], got shapes {q:?}, {k:?} and {v:?}"
             );
         }
         let mut dtype = query.dtype();
@@ -143,14 +145,14 @@ impl AttentionCall {
         let scale = options.scale.unwrap_or(if *d == 0 { 1.0 } else { 1.0 / (*d as f64).sqrt() });
         let e = value.shape()[value.rank() - 1];
         let kernel = backend::attention_dtype(query.device(), dtype, [*d, e, batch.len() + 2], scale);
-        let operands = kernel.unwrap_or(compute_dtype(dtype));
+        let operands = kernel.unwrap_or(dtype.compute_dtype());
         let wide = |t: &Tensor| -> Result<Tensor> {
             let shape: Shape = batch.iter().chain(&t.shape()[t.rank() - 2..]).copied().collect();
             let t = t.to_dtype(operands)?;
             if *t.shape() == *shape { Ok(t) } else { t.expand(&shape[..]) }
         };
         let scores: Shape = batch.iter().copied().chain([*t, *s]).collect();
-        let mask = options.attn_mask.map(|mask| additive(mask, &scores, compute_dtype(dtype))).transpose()?;
+        let mask = options.attn_mask.map(|mask| additive(mask, &scores, dtype.compute_dtype())).transpose()?;
         let (query, key, value) = (wide(query)?, wide(key)?, wide(value)?);
         Ok(AttentionCall {
             query,
@@ -178,10 +180,10 @@ impl AttentionCall {
         let (last, rank) = (value.shape()[value.rank() - 1], query.rank());
         let rows: Shape = query.shape()[..rank - 1].into();
         let shape: Shape = rows.iter().copied().chain([last]).collect();
-        let mut sums = Tensor::empty(NAME, rows, compute_dtype(query.dtype()), query.device())?;
+        let mut sums = Tensor::empty(NAME, rows, query.dtype().compute_dtype(), query.device())?;
         let operands = Operands::new(query, key, value, mask.clone(), *causal, *scale)?;
-        // Heads that lie between each other give results that do, where the kernel can write them: so that putting them side
-        // by side again, which comes next, moves nothing.
+        // Heads interleaved in memory give interleaved results, where the kernel can write them: merging the heads,
+        // which comes next, then copies nothing.
         let between = query.device() != Device::Cpu && rank == 4 && query.strides()[1] < query.strides()[2];
         let order: [isize; 4] = if between { [0, 2, 1, 3] } else { [0, 1, 2, 3] };
         let in_memory = if between { [0, 2, 1, 3].map(|d: usize| shape[d]).into() } else { shape };
@@ -229,8 +231,8 @@ impl AttentionCall {
         })
     }
 
-    /// The examples of a `vmap` as a part of the first dimension, or as one before the matrices: kernels of GPUs have a limit
-    /// to the number of dimensions.
+    /// Merges the examples of a `vmap` into the first leading dimension, if there is one: GPU kernels limit the number
+    /// of dimensions.
     #[track_caller]
     fn of_examples(&self, level: Level) -> Result<Tensor> {
         let AttentionCall { query, key, value, mask, .. } = self;
@@ -241,7 +243,7 @@ impl AttentionCall {
         };
         let scores: Vec<usize> = lead.iter().copied().chain([query.size(-2)?, key.size(-2)?]).collect();
         let mask = match mask {
-            // One for all stays one.
+            // A mask shared by all stays shared.
             Some(mask) if mask.is_batched() || mask.rank() > 2 => Some(joined(&mask.expand(&scores[..])?)?),
             mask => mask.clone(),
         };
@@ -253,12 +255,12 @@ impl AttentionCall {
 
     /// The same in the compute dtype.
     fn wide(&self) -> Result<AttentionCall> {
-        let compute = compute_dtype(self.query.dtype());
+        let compute = self.query.dtype().compute_dtype();
         let [query, key, value] = [&self.query, &self.key, &self.value].map(|t| t.to_dtype(compute));
         Ok(AttentionCall { query: query?, key: key?, value: value?, mask: self.mask.clone(), ..*self })
     }
 
-    /// The weights, by the definition.
+    /// The attention weights, by the definition.
     fn weights(&self) -> Result<Tensor> {
         let AttentionCall { query, key, mask, causal, scale, .. } = self;
         let mut scores = query.matmul(&key.transpose(-2, -1)?)?.mul(*scale)?;
@@ -272,7 +274,7 @@ impl AttentionCall {
             scores = scores.add(mask)?;
             hidden = Some(scores.detach().eq(f64::NEG_INFINITY)?);
         }
-        // The softmax of nothing but minus infinity would be NaN, and so would its derivative.
+        // The softmax of a row of minus infinity would be NaN, and so would its derivative.
         match hidden {
             Some(hidden) if scores.size(-1)? > 0 => {
                 let blind = hidden.to_dtype(DType::I64)?.min(keepdim(-1))?.eq(1)?;
@@ -282,14 +284,14 @@ impl AttentionCall {
         }
     }
 
-    /// The definition, recorded step by step.
+    /// The result by the definition, recorded operation by operation.
     fn plain(&self) -> Result<Tensor> {
         let wide = self.wide()?;
         wide.weights()?.matmul(&wide.value)
     }
 
     fn plain_grads(&self, ctx: &BackwardContext, g: &Tensor) -> Result<Grads> {
-        let (wide, g) = (self.wide()?, &g.to_dtype(compute_dtype(g.dtype()))?);
+        let (wide, g) = (self.wide()?, &g.to_dtype(g.dtype().compute_dtype())?);
         let weights = wide.weights()?;
         let slopes = g.matmul(&wide.value.transpose(-2, -1)?)?;
         let mean = slopes.mul(&weights)?.sum(keepdim(-1))?;
@@ -302,11 +304,17 @@ impl AttentionCall {
     }
 }
 
-/// A mask that also hides what is outside a window around each query.
+/// A mask that also hides the keys outside a window around each query.
 #[track_caller]
 fn windowed(query: &Tensor, key: &Tensor, window: usize, mask: Option<&Tensor>) -> Result<Tensor> {
     let ([.., t, _], [.., s, _]) = (query.shape(), key.shape()) else {
-        bail!(Shape, NAME, "queries {:?} and keys {:?} must have at least two dimensions", query.shape(), key.shape());
+        bail!(
+            Shape,
+            NAME,
+            "query and key must have at least 2 dimensions, got shapes {:?} and {:?}",
+            query.shape(),
+            key.shape()
+        );
     };
     let numbers = |n: usize| Tensor::arange_with(0, n, query.device());
     let seen = numbers(*t)?.unsqueeze(1)?.sub(&numbers(*s)?)?.abs()?.le(i64::try_from(window).unwrap_or(i64::MAX))?;
@@ -316,33 +324,41 @@ fn windowed(query: &Tensor, key: &Tensor, window: usize, mask: Option<&Tensor>) 
         Some(mask) if mask.dtype().is_float() => {
             mask.add(&seen.where_(0.0, f64::NEG_INFINITY)?.to_dtype(mask.dtype())?)
         }
-        Some(mask) => bail!(DType, NAME, "a mask of {}: it must be of bools or floats", mask.dtype()),
+        Some(mask) => bail!(DType, NAME, "attn_mask must be bool or floating point, got {}", mask.dtype()),
     }
 }
 
-/// Heads of queries in groups, each with one head of keys and values. The groups become one dimension with what is before
-/// them, so that the keys are broadcast and not repeated.
+/// Grouped query attention: each group of query heads shares one key and value head. The groups are merged with the
+/// leading dimensions, so that the keys are broadcast and not copied.
 #[track_caller]
 fn grouped(query: &Tensor, key: &Tensor, value: &Tensor, options: &AttentionOptions<'_>) -> Result<Tensor> {
     let shapes = [query.shape(), key.shape(), value.shape()];
     let ([lead @ .., heads, t, d], [.., groups, s, _], [.., groups_value, _, e]) = (shapes[0], shapes[1], shapes[2])
     else {
         let [q, k, v] = shapes;
-        bail!(Shape, NAME, "queries {q:?}, keys {k:?} and values {v:?} have no dimension of heads");
+        bail!(
+            Shape,
+            NAME,
+            "query, key and value must have at least 3 dimensions with enable_gqa, got shapes {q:?}, {k:?} and {v:?}"
+        );
     };
     let alike = [key, value].iter().all(|x| x.shape()[..x.rank() - 3] == *lead);
     if groups != groups_value || *groups == 0 || heads % groups != 0 || !alike {
         let [q, k, v] = shapes;
-        bail!(Shape, NAME, "heads of queries {q:?}, keys {k:?} and values {v:?} do not make groups");
+        bail!(
+            Shape,
+            NAME,
+            "query heads must be a multiple of key and value heads, with equal batch sizes, got shapes {q:?}, {k:?} and {v:?}"
+        );
     }
     let (each, batch) = (heads / groups, lead.iter().product::<usize>() * groups);
     let scores: Shape = lead.iter().copied().chain([*heads, *t, *s]).collect();
     let split = |mask: &Tensor| -> Result<Tensor> {
         let fits = broadcast(NAME, &[&mask.shape().into(), &scores]).is_ok_and(|all| all == scores);
         if !fits {
-            bail!(Shape, NAME, "a mask of shape {:?} does not broadcast to the scores' {scores:?}", mask.shape());
+            bail!(Shape, NAME, "attn_mask must broadcast to shape {scores:?}, got {:?}", mask.shape());
         }
-        // One for all stays one.
+        // A mask shared by all stays shared.
         if mask.rank() <= 2 { Ok(mask.clone()) } else { mask.expand(&scores)?.reshape([batch, each, *t, *s]) }
     };
     let mask = options.attn_mask.map(split).transpose()?;
@@ -354,24 +370,24 @@ fn grouped(query: &Tensor, key: &Tensor, value: &Tensor, options: &AttentionOpti
     out.reshape(&shape)
 }
 
-/// A mask as numbers to add, checked against the shape of the scores.
+/// A mask as floats to add to the scores, checked against their shape.
 #[track_caller]
 fn additive(mask: &Tensor, scores: &Shape, dtype: DType) -> Result<Tensor> {
     let fits = broadcast(NAME, &[&mask.shape().into(), scores]).is_ok_and(|all| all == *scores);
     if !fits {
-        bail!(Shape, NAME, "a mask of shape {:?} does not broadcast to the scores' {scores:?}", mask.shape());
+        bail!(Shape, NAME, "attn_mask must broadcast to shape {scores:?}, got {:?}", mask.shape());
     }
     if mask.dtype().is_float() {
         return mask.to_dtype(dtype);
     }
     if mask.dtype() != DType::Bool {
-        bail!(DType, NAME, "a mask of {}: it must be of bools or floats", mask.dtype());
+        bail!(DType, NAME, "attn_mask must be bool or floating point, got {}", mask.dtype());
     }
     let zeros = Tensor::zeros_with(mask.shape(), (dtype, mask.device()))?;
     zeros.masked_fill(&mask.detach().eq(false)?, f64::NEG_INFINITY)
 }
 
-/// What the kernel reads: values whose rows are contiguous, and the mask under its broadcast layout.
+/// The operands of the kernel: tensors with contiguous rows, and the mask with its broadcast layout.
 struct Operands {
     tensors: [Tensor; 3],
     mask: Option<Tensor>,
@@ -425,7 +441,7 @@ fn attention_samples() -> Result<Vec<Sample>> {
     let masked = |mask: &Tensor| -> Result<Sample> {
         Ok(sample![normal([2, 3, 4], 1)?, normal([2, 5, 4], 2)?, normal([2, 5, 2], 3)?; attn_mask = mask])
     };
-    // The second query sees nothing.
+    // The second query attends to no key.
     let seen = Tensor::new([[1.0, 0.0, 1.0, 1.0, 0.0], [0.0; 5], [0.0, 1.0, 1.0, 0.0, 1.0]])?.gt(0.5)?;
     all.push(masked(&seen)?);
     all.push(masked(&seen)?.with("is_causal", true));
@@ -470,8 +486,9 @@ fn attention_errors() -> Result<Vec<ErrorCase>> {
 #[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
+    use crate::Generator;
     use crate::autograd::{grad, grad_with};
-    use crate::{Generator, with_num_threads};
+    use crate::backend::with_num_threads;
 
     fn causal() -> AttentionOptions<'static> {
         AttentionOptions::new().is_causal(true)
@@ -479,7 +496,7 @@ mod tests {
 
     fn inputs(dtype: DType, t: usize, s: usize) -> Result<[Tensor; 3]> {
         let make = |rows: usize, seed: u64| -> Result<Tensor> {
-            // Heads that lie between each other, as a layer makes them.
+            // Interleaved heads, as a layer makes them.
             let x = Generator::seed(seed).randn_with([2, rows, 3, 16], dtype)?;
             x.transpose(1, 2)?.requires_grad_(true)
         };

@@ -1,28 +1,29 @@
 //! Convolutions and their transposes.
 //!
-//! There are three kernels: forward (`y` from `x` and the weight), the gradient of the input (from that of `y` and the weight, which is
-//! what a transposed convolution computes) and the gradient of the weight. Each is linear in both of its tensors, and the derivative of
-//! each is made of the other two.
+//! There are three kernels: forward (`y` from `x` and the weight), the gradient of the input (from that of `y` and the
+//! weight; it is also the transposed convolution) and the gradient of the weight. Each is linear in both of its
+//! operands, and the other two are its derivatives.
 
 mod kernels;
 mod taps;
 
 use crate::backend::spec::Conv;
 use crate::error::bail;
+use crate::layout::Sizes;
 use crate::ops::elementwise::call::common_dtype;
 use crate::ops::linalg::precision::{MatmulPrecision, matmul_precision};
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::ops::{Arg, ArgKind, FromArg, ops};
 use crate::options::options;
-use crate::{DType, Result, Sizes, Tensor, backend};
+use crate::{DType, Result, Tensor, backend};
 pub(in crate::ops) use kernels::five;
 use kernels::{forward, input_gradient, shape};
 
-/// The padding of a convolution: how many zeros there are at both ends of each dimension.
+/// The zero padding of a convolution, on both sides of each dimension.
 ///
 /// ```
-/// use cotangent::{ConvOptions, ConvPadding, Tensor};
+/// use cotangent::{Tensor, options::{ConvOptions, ConvPadding}};
 /// let (x, weight) = (Tensor::ones([1, 1, 5])?, Tensor::ones([1, 1, 3])?);
 /// assert_eq!(x.conv1d(&weight)?.shape(), [1, 1, 3]);
 /// assert_eq!(x.conv1d_with(&weight, ConvOptions::new().padding(2))?.shape(), [1, 1, 7]);
@@ -32,11 +33,11 @@ use kernels::{forward, input_gradient, shape};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConvPadding {
-    /// None: windows stay inside the input.
+    /// No padding: windows stay inside the input.
     Valid,
-    /// As many as give the output the size of the input; if that is an odd number, one more at the end.
+    /// Padding that gives the output the size of the input; if the total is odd, one more at the end.
     Same,
-    /// A number for each dimension, or one for all.
+    /// One number for each dimension, or one for all.
     Zeros(Sizes),
 }
 
@@ -69,53 +70,53 @@ impl From<ConvPadding> for Arg {
 }
 
 options! {
-    /// The options of [`Tensor::conv1d_with`], [`Tensor::conv2d_with`] and [`Tensor::conv3d_with`]. What is given for a dimension
-    /// may be one number for all of them.
+    /// The options of [`Tensor::conv1d_with`], [`Tensor::conv2d_with`] and [`Tensor::conv3d_with`]. One number applies
+    /// to all dimensions.
     ///
     /// ```
-    /// use cotangent::{ConvOptions, Tensor};
+    /// use cotangent::{Tensor, options::ConvOptions};
     /// let (x, weight) = (Tensor::ones([1, 2, 9, 9])?, Tensor::ones([4, 1, 3, 3])?);
     /// let y = x.conv2d_with(&weight, ConvOptions::new().stride(2).padding([1, 0]).groups(2_usize))?;
     /// assert_eq!(y.shape(), [1, 4, 5, 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct ConvOptions<'a> {
-        /// What is added to each channel of the result.
+        /// Added to each output channel.
         bias: Option<&'a Tensor> = None,
-        /// The step of the windows.
+        /// The stride of the windows.
         stride: Sizes = Sizes::from(1),
-        /// Zeros around the input.
+        /// The zero padding.
         padding: ConvPadding = ConvPadding::from(0),
-        /// The step between the elements of a window.
+        /// The spacing between the elements of a window.
         dilation: Sizes = Sizes::from(1),
-        /// The number of groups of channels that have nothing to do with each other.
+        /// The number of groups of channels, each convolved independently.
         groups: usize = 1,
     }
 }
 
 options! {
-    /// The options of [`Tensor::conv_transpose1d_with`], [`Tensor::conv_transpose2d_with`] and [`Tensor::conv_transpose3d_with`]. What is
-    /// given for a dimension may be one number for all of them.
+    /// The options of [`Tensor::conv_transpose1d_with`], [`Tensor::conv_transpose2d_with`] and
+    /// [`Tensor::conv_transpose3d_with`]. One number applies to all dimensions.
     ///
     /// ```
-    /// use cotangent::{ConvTransposeOptions, Tensor};
+    /// use cotangent::{Tensor, options::ConvTransposeOptions};
     /// let (x, weight) = (Tensor::ones([1, 2, 4, 4])?, Tensor::ones([2, 3, 3, 3])?);
     /// let y = x.conv_transpose2d_with(&weight, ConvTransposeOptions::new().stride(2).padding(1).output_padding(1))?;
     /// assert_eq!(y.shape(), [1, 3, 8, 8]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct ConvTransposeOptions<'a> {
-        /// What is added to each channel of the result.
+        /// Added to each output channel.
         bias: Option<&'a Tensor> = None,
-        /// The step of the windows.
+        /// The stride of the windows.
         stride: Sizes = Sizes::from(1),
-        /// How many elements the result lacks at both ends.
+        /// The number of elements removed from both sides of the result.
         padding: Sizes = Sizes::from(0),
-        /// How many it has more at the end, where several sizes would have given the input.
+        /// The additional size at the end of the result, as several sizes match the same input.
         output_padding: Sizes = Sizes::from(0),
-        /// The number of groups of channels that have nothing to do with each other.
+        /// The number of groups of channels, each convolved independently.
         groups: usize = 1,
-        /// The step between the elements of a window.
+        /// The spacing between the elements of a window.
         dilation: Sizes = Sizes::from(1),
     }
 }
@@ -140,7 +141,7 @@ impl Tensor {
     /// and groups are options.
     ///
     /// ```
-    /// # use cotangent::{ConvOptions, tensor};
+    /// # use cotangent::{tensor, options::ConvOptions};
     /// let (x, weight) = (tensor!([[1.0, 2.0, 3.0, 4.0]])?, tensor!([[[1.0, 10.0]]])?);
     /// assert_eq!(x.conv1d(&weight)?.to_vec::<f32>()?, [21.0, 32.0, 43.0]);
     /// let y = x.conv1d_with(&weight, ConvOptions::new().stride(2).padding(1))?;
@@ -149,7 +150,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit each other, a window is larger than the padded input, or the tensors are neither of floats nor of complex numbers.
+    /// If the shapes do not match, a window is larger than the padded input, or the tensors are neither floating point
+    /// nor complex.
     #[op(autocast = lower, samples = || conv_samples(1), errors = || conv_errors(1))]
     pub fn conv1d<'a>(&self, weight: &Tensor, options: impl Into<ConvOptions<'a>>) -> Result<Tensor> {
         convolution("conv1d", 1, self, weight, &options)
@@ -159,12 +161,13 @@ impl Tensor {
     /// weight `[out channels, in channels / groups, height, width]`. The batch dimension may be missing. The bias,
     /// stride, padding, dilation and groups are options.
     ///
-    /// On a GPU results of half precision may lie in memory with the channels last, which is faster: then
-    /// [`is_contiguous`](Self::is_contiguous) is false, and where a [`view`](Self::view) is refused [`reshape`](Self::reshape) and
-    /// [`flatten`](Self::flatten) are not. [`MatmulPrecision::Tf32`](crate::MatmulPrecision::Tf32) holds for convolutions of `f32`, too.
+    /// On a GPU, half-precision results may be stored with the channels last, which is faster. Then
+    /// [`is_contiguous`](Self::is_contiguous) is false, and [`view`](Self::view) may fail where
+    /// [`reshape`](Self::reshape) and [`flatten`](Self::flatten) work.
+    /// [`MatmulPrecision::Tf32`](crate::settings::MatmulPrecision::Tf32) also applies to convolutions of `f32`.
     ///
     /// ```
-    /// # use cotangent::{ConvOptions, Tensor, s};
+    /// # use cotangent::{Tensor, s, options::ConvOptions};
     /// let (x, weight) = (Tensor::ones([8, 3, 32, 32])?, Tensor::ones([16, 3, 3, 3])?);
     /// assert_eq!(x.conv2d(&weight)?.shape(), [8, 16, 30, 30]);
     /// let y = x.conv2d_with(&weight, ConvOptions::new().stride(2).padding(1))?;
@@ -201,7 +204,7 @@ impl Tensor {
     /// `[batch, in channels, length]` with a weight `[in channels, out channels / groups, size]`.
     ///
     /// ```
-    /// # use cotangent::{ConvTransposeOptions, tensor};
+    /// # use cotangent::{tensor, options::ConvTransposeOptions};
     /// let (x, weight) = (tensor!([[1.0, 2.0, 3.0]])?, tensor!([[[1.0, 10.0]]])?);
     /// assert_eq!(x.conv_transpose1d(&weight)?.to_vec::<f32>()?, [1.0, 12.0, 23.0, 30.0]);
     /// let y = x.conv_transpose1d_with(&weight, ConvTransposeOptions::new().stride(2))?;
@@ -210,8 +213,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit each other, the padding leaves nothing, the output padding is not below the stride or the
-    /// dilation, or the tensors are neither of floats nor of complex numbers.
+    /// If the shapes do not match, the padding exceeds the result, `output_padding` is not smaller than the stride or
+    /// the dilation, or the tensors are neither floating point nor complex.
     #[op(autocast = lower, samples = || transposed_samples(1), errors = || transposed_errors(1))]
     pub fn conv_transpose1d<'a>(
         &self,
@@ -224,7 +227,7 @@ impl Tensor {
     /// The transposed convolution, the gradient of [`conv2d`](Self::conv2d) with respect to its input.
     ///
     /// ```
-    /// # use cotangent::{ConvTransposeOptions, Tensor};
+    /// # use cotangent::{Tensor, options::ConvTransposeOptions};
     /// let (x, weight) = (Tensor::ones([8, 16, 7, 7])?, Tensor::ones([16, 4, 2, 2])?);
     /// let y = x.conv_transpose2d_with(&weight, ConvTransposeOptions::new().stride(2))?;
     /// assert_eq!(y.shape(), [8, 4, 14, 14]);
@@ -263,7 +266,7 @@ impl Tensor {
     }
 }
 
-/// A number for each of the last `rank` of three dimensions, and `other` for those before; none is below `least`.
+/// Three numbers: `sizes` for the last `rank` dimensions, each at least `least`, and `other` for those before.
 pub(crate) fn each(
     op: &'static str,
     name: &str,
@@ -273,27 +276,27 @@ pub(crate) fn each(
     other: usize,
 ) -> Result<[usize; 3]> {
     if sizes.len() != 1 && sizes.len() != rank {
-        bail!(Value, op, "{name} {sizes:?} must be one number, or {rank}");
+        bail!(Value, op, "{name} must be a number or a list of {rank}, got {sizes:?}");
     }
     let mut all = [other; 3];
     for dim in 0..rank {
         let size = sizes[if sizes.len() == 1 { 0 } else { dim }];
         match usize::try_from(size) {
             Ok(size) if size >= least => all[3 - rank + dim] = size,
-            _ => bail!(Value, op, "{name} {sizes:?}: none may be below {least}"),
+            _ => bail!(Value, op, "{name} must be ≥ {least}, got {sizes:?}"),
         }
     }
     Ok(all)
 }
 
-/// The sizes behind batch and channels, as three.
+/// The spatial sizes, extended to three dimensions.
 pub(in crate::ops) fn spatial(shape: &[usize], rank: usize) -> [usize; 3] {
     let mut all = [1; 3];
     all[3 - rank..].copy_from_slice(&shape[shape.len() - rank..]);
     all
 }
 
-/// What both kinds of convolution check: ranks, dtypes and groups. The input gets a batch of one if it has none.
+/// The operands of a convolution, after checks of ranks, dtypes and groups. An unbatched input gets a batch of one.
 struct Operands {
     x: Tensor,
     weight: Tensor,
@@ -317,12 +320,12 @@ impl Operands {
             bail!(
                 Shape,
                 op,
-                "an input of shape {x:?} and a weight of shape {w:?}: these must have {all} dimensions, the input {} without a batch",
+                "input and weight must have {all} dimensions, or input {} without a batch, got shapes {x:?} and {w:?}",
                 rank + 1
             );
         }
         if groups == 0 {
-            bail!(Value, op, "groups 0: there must be at least one");
+            bail!(Value, op, "groups must be positive, got 0");
         }
         let mut dtype = x.dtype();
         for t in [Some(x), Some(w), bias].into_iter().flatten() {
@@ -337,12 +340,11 @@ impl Operands {
 
     fn misfit<T>(&self, op: &'static str, groups: usize, must: &str) -> Result<T> {
         let (x, w) = (self.x.shape(), self.weight.shape());
-        let bias =
-            self.bias.as_ref().map_or_else(String::new, |bias| format!(" and a bias of shape {:?}", bias.shape()));
+        let bias = self.bias.as_ref().map_or_else(String::new, |bias| format!(", bias {:?}", bias.shape()));
         bail!(
             Shape,
             op,
-            "an input of shape {x:?} does not fit a weight of shape {w:?}{bias} in {groups} groups: {must}"
+            "input, weight and bias must be {must} with {groups} groups, got input {x:?}, weight {w:?}{bias}"
         )
     }
 
@@ -351,7 +353,7 @@ impl Operands {
     }
 }
 
-/// What is linear in an input and a weight, of complex numbers: four of their parts. `None` if all tensors are real.
+/// A complex operation that is linear in input and weight, by four real ones. `None` if all tensors are real.
 #[track_caller]
 fn of_complex(
     op: &'static str,
@@ -396,20 +398,20 @@ fn convolution(op: &'static str, rank: usize, x: &Tensor, w: &Tensor, options: &
         && ws[1].checked_mul(groups) == Some(xs[1])
         && all.bias.as_ref().is_none_or(|bias| bias.shape() == [ws[0]]);
     if !fits {
-        return all.misfit(op, groups, "these must be [batch, in, ..], [out, in / groups, ..] and [out]");
+        return all.misfit(op, groups, "[batch, in, ..], [out, in / groups, ..] and [out]");
     }
     let stride = each(op, "stride", &options.stride.0, rank, 1, 1)?;
     let dilation = each(op, "dilation", &options.dilation.0, rank, 1, 1)?;
     let (input, kernel) = (spatial(xs, rank), spatial(ws, rank));
     if kernel.contains(&0) {
-        bail!(Shape, op, "a weight of shape {ws:?} has windows without elements");
+        bail!(Shape, op, "kernel sizes must be positive, got weight of shape {ws:?}");
     }
-    // What the padding adds in front, and in all.
+    // The padding in front, and the total padding.
     let (pad, more) = match &options.padding {
         ConvPadding::Valid => ([0; 3], [0; 3]),
         ConvPadding::Same => {
             if stride != [1; 3] {
-                bail!(Value, op, "the padding `same` is for a stride of 1, not of {:?}", &options.stride.0[..]);
+                bail!(Value, op, "padding 'same' requires stride 1, got {:?}", &options.stride.0[..]);
             }
             let span: [usize; 3] = std::array::from_fn(|dim| dilation[dim].saturating_mul(kernel[dim] - 1));
             (span.map(|span| span / 2), span)
@@ -430,7 +432,7 @@ fn convolution(op: &'static str, rank: usize, x: &Tensor, w: &Tensor, options: &
                 bail!(
                     Shape,
                     op,
-                    "windows of {kernel:?} with dilation {dilation:?} are larger than an input of shape {xs:?} with a padding of {:?} in all",
+                    "kernel {kernel:?} with dilation {dilation:?} must fit the padded input, got shape {xs:?} with total padding {:?}",
                     &more[3 - rank..]
                 );
             }
@@ -474,7 +476,7 @@ fn transposed(
         && ws[0] == xs[1]
         && out.is_some_and(|out| all.bias.as_ref().is_none_or(|bias| bias.shape() == [out]));
     if !fits {
-        return all.misfit(op, groups, "these must be [batch, in, ..], [in, out / groups, ..] and [out]");
+        return all.misfit(op, groups, "[batch, in, ..], [in, out / groups, ..] and [out]");
     }
     let stride = each(op, "stride", &options.stride.0, rank, 1, 1)?;
     let dilation = each(op, "dilation", &options.dilation.0, rank, 1, 1)?;
@@ -482,11 +484,15 @@ fn transposed(
     let more = each(op, "output_padding", &options.output_padding.0, rank, 0, 0)?;
     let (output, kernel) = (spatial(xs, rank), spatial(ws, rank));
     if kernel.contains(&0) || output.contains(&0) {
-        bail!(Shape, op, "an input of shape {xs:?} or a weight of shape {ws:?} has windows without elements");
+        bail!(Shape, op, "input and kernel sizes must be positive, got input {xs:?} and weight {ws:?}");
     }
     if (0..3).any(|dim| more[dim] >= stride[dim].max(dilation[dim])) {
         let (more, stride, dilation) = (&more[3 - rank..], &stride[3 - rank..], &dilation[3 - rank..]);
-        bail!(Value, op, "output_padding {more:?} must be below the stride {stride:?} or the dilation {dilation:?}");
+        bail!(
+            Value,
+            op,
+            "output_padding must be smaller than stride {stride:?} or dilation {dilation:?}, got {more:?}"
+        );
     }
     let mut input = [1; 3];
     for dim in 0..3 {
@@ -494,16 +500,16 @@ fn transposed(
         let steps = (wide(output[dim]) - 1).checked_mul(wide(stride[dim]));
         let span = wide(dilation[dim]).checked_mul(wide(kernel[dim]) - 1);
         let size = steps.zip(span).map(|(steps, span)| steps + span + wide(more[dim]) + 1 - 2 * wide(pad[dim]));
-        // The places before the padding is taken off are numbers, too.
+        // The size before the padding is removed must fit in isize as well.
         let fits = |size: &i128| *size >= 0 && *size + 2 * wide(pad[dim]) <= isize::MAX as i128;
         match size.filter(fits) {
             Some(size) => input[dim] = size as usize,
             None => {
-                let (pad, kernel) = (&pad[3 - rank..], &kernel[3 - rank..]);
+                let (pad, kernel, stride) = (&pad[3 - rank..], &kernel[3 - rank..], &stride[3 - rank..]);
                 bail!(
                     Shape,
                     op,
-                    "an input of shape {xs:?} with windows of {kernel:?} and a padding of {pad:?} gives no output that can be"
+                    "output size is negative or too large for input {xs:?}, kernel {kernel:?}, stride {stride:?} and padding {pad:?}"
                 );
             }
         }
@@ -524,7 +530,7 @@ fn transposed(
     all.finish(input_gradient(op, &all.x, &all.weight, all.bias.as_ref(), &conv)?)
 }
 
-/// Samples for one rank: the sizes of an input and of a kernel, and how they are called.
+/// Samples for one rank.
 fn conv_samples(rank: usize) -> Result<Vec<Sample>> {
     let dims = |n: usize, c: usize, sizes: [usize; 3]| shape([n, c], sizes, rank);
     let x = |n: usize, c: usize, sizes: [usize; 3]| normal(dims(n, c, sizes), 1);
@@ -580,15 +586,15 @@ fn conv_errors(rank: usize) -> Result<Vec<ErrorCase>> {
     Ok(vec![
         error!["channels that differ", "2", "3", "groups"; sample![&x, cube(3, 3, 2)?]],
         error!["groups that do not fit", "4 groups"; sample![&x, &w; groups = 4]],
-        error!["no groups", "groups 0"; sample![&x, &w; groups = 0]],
+        error!["no groups", "groups", "0"; sample![&x, &w; groups = 0]],
         error!["a bias of another size", "[2]"; sample![&x, &w, normal([2], 1)?]],
-        error!["a stride of 0", "stride [0]"; sample![&x, &w; stride = 0]],
-        error!["a negative padding", "padding [-1]"; sample![&x, &w; padding = -1]],
-        error!["too many numbers", "stride [1, 1, 1, 1]"; sample![&x, &w; stride = vec![1; 4]]],
+        error!["a stride of 0", "stride", "[0]"; sample![&x, &w; stride = 0]],
+        error!["a negative padding", "padding", "[-1]"; sample![&x, &w; padding = -1]],
+        error!["too many numbers", "stride", "[1, 1, 1, 1]"; sample![&x, &w; stride = vec![1; 4]]],
         error!["windows that are too large", "dilation", "9"; sample![&x, &w; dilation = 9]],
         error!["a stride with `same`", "same", "[2]"; sample![&x, &w; stride = 2, padding = "same"]],
         error!["a weight of another rank", "dimensions"; sample![&x, normal([3], 1)?]],
-        error!["an empty kernel", "without elements"; sample![&x, cube(3, 2, 0)?]],
+        error!["an empty kernel", "must be positive"; sample![&x, cube(3, 2, 0)?]],
         error!["integers", "i64"; sample![x.to_dtype(DType::I64)?, w.to_dtype(DType::I64)?]],
         error!["a padding beyond all numbers", "padding"; sample![&x, &w; padding = isize::MAX]],
     ])

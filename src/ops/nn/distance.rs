@@ -2,28 +2,30 @@
 
 use crate::error::bail;
 use crate::layout::resolve_dim;
+use crate::layout::{Dim, ReduceDims};
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::{Dim, DistOptions, ReduceDims, Result, Tensor, TriangleIndicesOptions, keepdim};
+use crate::options::{DistOptions, TriangleIndicesOptions};
+use crate::{Result, Tensor, keepdim};
 
 options! {
     /// The options of [`Tensor::pairwise_distance_with`].
     ///
     /// ```
-    /// use cotangent::{PairwiseDistanceOptions, tensor};
+    /// use cotangent::{tensor, options::PairwiseDistanceOptions};
     /// let (x, y) = (tensor!([[3.0, 4.0]])?, tensor!([[0.0, 0.0]])?);
     /// let options = PairwiseDistanceOptions::new().p(1.0).eps(0.0).keepdim(true);
     /// assert_eq!(x.pairwise_distance_with(&y, options)?.shape(), [1, 1]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct PairwiseDistanceOptions {
-        /// The power of the norm.
+        /// The order of the norm.
         p: f64 = 2.0,
-        /// What is added to each difference.
+        /// Added to each difference, for numerical stability.
         eps: f64 = 1e-6,
-        /// Whether the dimension stays, with size 1.
+        /// Whether the reduced dimension is kept with size 1.
         keepdim: bool = false,
     }
 }
@@ -32,7 +34,7 @@ options! {
     /// The options of [`Tensor::cosine_similarity_with`].
     ///
     /// ```
-    /// use cotangent::{CosineSimilarityOptions, tensor};
+    /// use cotangent::{tensor, options::CosineSimilarityOptions};
     /// let x = tensor!([3.0, 4.0])?;
     /// assert_eq!(x.cosine_similarity_with(&x, CosineSimilarityOptions::new().dim(0))?.item::<f32>()?, 1.0);
     /// # Ok::<(), cotangent::Error>(())
@@ -40,7 +42,7 @@ options! {
     pub struct CosineSimilarityOptions {
         /// The dimension of the vectors.
         dim: Dim = Dim(1),
-        /// The least length that is divided by.
+        /// The lower bound of the norms that are divided by.
         eps: f64 = 1e-8,
     }
 }
@@ -49,22 +51,22 @@ options! {
     /// The options of [`Tensor::normalize_with`].
     ///
     /// ```
-    /// use cotangent::{NormalizeOptions, tensor};
+    /// use cotangent::{tensor, options::NormalizeOptions};
     /// let x = tensor!([3.0, 4.0])?.normalize_with(NormalizeOptions::new().dim(0))?;
     /// assert_eq!(x.to_vec::<f32>()?, [0.6, 0.8]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct NormalizeOptions {
-        /// The power of the norm.
+        /// The order of the norm.
         p: f64 = 2.0,
         /// The dimension of the vectors.
         dim: Dim = Dim(1),
-        /// The least norm that is divided by.
+        /// The lower bound of the norms that are divided by.
         eps: f64 = 1e-12,
     }
 }
 
-/// The norms of vectors in the last dimension; 0 of those without elements.
+/// The norms along the last dimension; 0 for empty vectors.
 #[track_caller]
 fn lengths(x: &Tensor, over: ReduceDims, p: f64) -> Result<Tensor> {
     if x.shape().last() == Some(&0) { x.sum(over) } else { x.norm_with(over, p) }
@@ -72,12 +74,12 @@ fn lengths(x: &Tensor, over: ReduceDims, p: f64) -> Result<Tensor> {
 
 fn check_power(op: &'static str, p: f64) -> Result<()> {
     if p.is_nan() || p < 0.0 {
-        bail!(Value, op, "p = {p} is negative");
+        bail!(Value, op, "p must be ≥ 0, got {p}");
     }
     Ok(())
 }
 
-/// # Distances of vectors
+/// # Pairwise distances
 #[ops]
 impl Tensor {
     /// The pairwise distances of the rows of two matrices, as a matrix. Leading dimensions are a batch, and broadcast.
@@ -91,13 +93,19 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, the elements are not floats, or the power is negative.
+    /// If the shapes do not match, the elements are not floats, or `p` is negative.
     #[op(autocast = f32, samples = cdist_samples, errors = cdist_errors)]
     pub fn cdist(&self, x2: &Tensor, options: impl Into<DistOptions>) -> Result<Tensor> {
         float_only("cdist", self)?;
         check_power("cdist", options.p)?;
         if self.rank() < 2 || x2.rank() < 2 || self.shape().last() != x2.shape().last() {
-            bail!(Shape, "cdist", "shapes {:?} and {:?} are not of rows of one length", self.shape(), x2.shape());
+            bail!(
+                Shape,
+                "cdist",
+                "inputs must have at least 2 dimensions and equal last sizes, got shapes {:?} and {:?}",
+                self.shape(),
+                x2.shape()
+            );
         }
         lengths(&self.unsqueeze(-2)?.sub(&x2.unsqueeze(-3)?)?, (-1).into(), options.p)
     }
@@ -113,13 +121,13 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are not two dimensions, the elements are not floats, or the power is negative.
+    /// If the input is not a matrix, the elements are not floats, or `p` is negative.
     #[op(autocast_cuda = f32, samples = pdist_samples, errors = pdist_errors)]
     pub fn pdist(&self, options: impl Into<DistOptions>) -> Result<Tensor> {
         float_only("pdist", self)?;
         check_power("pdist", options.p)?;
         if self.rank() != 2 {
-            bail!(Shape, "pdist", "a matrix is needed, not shape {:?}", self.shape());
+            bail!(Shape, "pdist", "input must be a matrix, got shape {:?}", self.shape());
         }
         let n = self.shape()[0];
         let pairs =
@@ -131,7 +139,7 @@ impl Tensor {
     /// The distances of corresponding vectors in the last dimension.
     ///
     /// ```
-    /// # use cotangent::{PairwiseDistanceOptions, tensor};
+    /// # use cotangent::{tensor, options::PairwiseDistanceOptions};
     /// let (x, y) = (tensor!([[3.0, 4.0]])?, tensor!([[0.0, 0.0]])?);
     /// assert_eq!(x.pairwise_distance_with(&y, PairwiseDistanceOptions::new().eps(0.0))?.to_vec::<f32>()?, [5.0]);
     /// # Ok::<(), cotangent::Error>(())

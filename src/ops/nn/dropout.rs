@@ -1,6 +1,5 @@
-//! Dropout, of elements and of whole channels, and that for networks of SELU.
+//! Dropout of elements and of channels, and alpha dropout.
 
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::{Draw, Ordered, Sym, select};
 use crate::error::bail;
 use crate::ops::elementwise::call::{Domain, Elementwise, zero};
@@ -14,13 +13,13 @@ options! {
     /// The options of [`Tensor::alpha_dropout_with`]. A bool stands for `training`.
     ///
     /// ```
-    /// use cotangent::{AlphaDropoutOptions, Tensor};
+    /// use cotangent::{Tensor, options::AlphaDropoutOptions};
     /// let x = Tensor::ones([3])?;
     /// assert!(x.alpha_dropout_with(0.5, AlphaDropoutOptions::new().training(false))?.is_same(&x));
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct AlphaDropoutOptions {
-        /// Whether anything is dropped at all.
+        /// Whether dropout is applied.
         training: bool = false,
     }
 }
@@ -33,19 +32,19 @@ impl From<bool> for AlphaDropoutOptions {
 
 fn probability(op: &'static str, p: f64) -> Result<()> {
     if !(0.0..=1.0).contains(&p) {
-        bail!(Value, op, "a probability of {p} is not between 0 and 1");
+        bail!(Value, op, "dropout probability p must be in [0, 1], got {p}");
     }
     Ok(())
 }
 
-/// Whole channels dropped: of `[batch, channels, ..]`, or of `[channels, ..]` where there is a dimension less.
+/// Drops whole channels of `[batch, channels, ..]`, or of `[channels, ..]` with one dimension less.
 #[track_caller]
 fn channel_dropout(op: &'static str, x: &Tensor, p: f64, training: bool, ranks: [usize; 2]) -> Result<Tensor> {
     probability(op, p)?;
     float_only(op, x)?;
     if !ranks.contains(&x.rank()) {
         let [a, b] = ranks;
-        bail!(Shape, op, "an input of shape {:?} should have {a} or {b} dimensions", x.shape());
+        bail!(Shape, op, "input must have {a} or {b} dimensions, got shape {:?}", x.shape());
     }
     if !training || p == 0.0 {
         return Ok(x.clone());
@@ -54,13 +53,14 @@ fn channel_dropout(op: &'static str, x: &Tensor, p: f64, training: bool, ranks: 
     x.mul(&noise(x, channels)?.dropout(p)?)
 }
 
-/// Ones, for each of the elements of the first dimensions.
+/// Ones in the shape of `x`, with size 1 in all but the first `dims` dimensions.
 fn noise(x: &Tensor, dims: usize) -> Result<Tensor> {
     let shape: Shape = x.shape().iter().enumerate().map(|(d, &size)| if d < dims { size } else { 1 }).collect();
     Tensor::ones_with(shape, (x.dtype(), x.device()))
 }
 
-/// Elements set to what an infinitely negative one gives in a SELU, and all scaled and shifted so that mean and variance stay.
+/// Sets dropped elements to the limit of SELU at minus infinity, then scales and shifts all to preserve mean and
+/// variance.
 #[track_caller]
 fn alpha_dropout(op: &'static str, x: &Tensor, p: f64, training: bool, dims: usize) -> Result<Tensor> {
     const ALPHA: f64 = 1.758_099_340_847_376_6;
@@ -72,7 +72,7 @@ fn alpha_dropout(op: &'static str, x: &Tensor, p: f64, training: bool, dims: usi
     if p == 1.0 {
         return x.mul(0.0);
     }
-    let wide = compute_dtype(x.dtype());
+    let wide = x.dtype().compute_dtype();
     let scale = 1.0 / ((ALPHA * ALPHA * p + 1.0) * (1.0 - p)).sqrt();
     let kept = noise(x, dims)?.dropout(p)?.gt(0.0)?.to_dtype(wide)?;
     let shift = kept.sub(1.0)?.add(p)?.mul(ALPHA * scale)?;
@@ -83,13 +83,13 @@ options! {
     /// The options of [`Tensor::dropout_with`]. A bool stands for `training`.
     ///
     /// ```
-    /// use cotangent::{DropoutOptions, Tensor};
+    /// use cotangent::{Tensor, options::DropoutOptions};
     /// let x = Tensor::ones([3])?.dropout_with(0.5, DropoutOptions::new().training(false))?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0; 3]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct DropoutOptions {
-        /// Whether anything is dropped at all.
+        /// Whether dropout is applied.
         training: bool = true,
     }
 }
@@ -100,7 +100,7 @@ impl From<bool> for DropoutOptions {
     }
 }
 
-/// `x · scale` where the mask says so, else 0, whatever `x` is there; and so is its derivative.
+/// `x · scale` where the mask is true, and 0 elsewhere even if `x` is infinite or NaN. The gradient has the same form.
 static MASKED: Elementwise = Elementwise::new("dropout", Domain::Float, 2, 1, |x, p| kept(x[0], x[1], p[0]))
     .with_gradient(|g, x, _, p| vec![Some(kept(g, x[1], p[0])), None]);
 
@@ -108,7 +108,7 @@ fn kept(x: Sym, mask: Sym, scale: Sym) -> Sym {
     select(mask.ne(zero()), x * scale, zero())
 }
 
-/// # Dropout of channels
+/// # Dropout
 #[ops]
 impl Tensor {
     /// Sets each element to 0 with probability `p` and scales the others by `1 / (1 - p)`. Without training, returns
@@ -124,11 +124,11 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If `p` is not between 0 and 1, or the tensor is not of floating point.
+    /// If `p` is not between 0 and 1, or the tensor is not floating point.
     #[op(samples = dropout_samples, errors = dropout_errors, random)]
     pub fn dropout(&self, p: f64, options: impl Into<DropoutOptions>) -> Result<Tensor> {
         if !(0.0..=1.0).contains(&p) {
-            bail!(Value, "dropout", "a probability of {p} is not between 0 and 1");
+            bail!(Value, "dropout", "dropout probability p must be in [0, 1], got {p}");
         }
         float_only("dropout", self)?;
         if !options.training || p == 0.0 {
@@ -152,7 +152,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If `p` is not between 0 and 1, there are other dimensions, or the elements are not floats.
+    /// If `p` is not between 0 and 1, the input has the wrong rank, or the elements are not floats.
     #[op(samples = || channel_samples(&[&[2, 3, 2], &[3, 2]]), errors = channel_errors, random)]
     pub fn dropout1d(&self, p: f64, options: impl Into<DropoutOptions>) -> Result<Tensor> {
         channel_dropout("dropout1d", self, p, options.training, [2, 3])
@@ -168,10 +168,10 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If `p` is not between 0 and 1, there are other dimensions, or the elements are not floats.
+    /// If `p` is not between 0 and 1, the input has the wrong rank, or the elements are not floats.
     #[op(samples = || channel_samples(&[&[2, 3, 2, 1], &[2, 3, 2]]), errors = channel_errors, random)]
     pub fn dropout2d(&self, p: f64, options: impl Into<DropoutOptions>) -> Result<Tensor> {
-        // Three dimensions are a batch of sequences, as PyTorch has it.
+        // Three dimensions are a batch of sequences, as in PyTorch.
         let ranks = if self.rank() == 3 { [2, 3] } else { [3, 4] };
         channel_dropout("dropout2d", self, p, options.training, ranks)
     }
@@ -185,7 +185,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If `p` is not between 0 and 1, there are other dimensions, or the elements are not floats.
+    /// If `p` is not between 0 and 1, the input has the wrong rank, or the elements are not floats.
     #[op(samples = || channel_samples(&[&[2, 3, 2, 1, 2], &[3, 2, 1, 2]]), errors = channel_errors, random)]
     pub fn dropout3d(&self, p: f64, options: impl Into<DropoutOptions>) -> Result<Tensor> {
         channel_dropout("dropout3d", self, p, options.training, [4, 5])
@@ -224,7 +224,7 @@ impl Tensor {
     pub fn feature_alpha_dropout(&self, p: f64, options: impl Into<AlphaDropoutOptions>) -> Result<Tensor> {
         const OP: &str = "feature_alpha_dropout";
         if self.rank() < 2 {
-            bail!(Shape, OP, "an input of shape {:?} has no channels", self.shape());
+            bail!(Shape, OP, "input must have at least 2 dimensions, got shape {:?}", self.shape());
         }
         alpha_dropout(OP, self, p, options.training, 2)
     }

@@ -1,7 +1,6 @@
-//! Embeddings, bags of them, and bilinear maps.
+//! Embeddings, embedding bags and bilinear maps.
 
 use crate::autograd::BackwardContext;
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::ops::arg::choices;
 use crate::ops::elementwise::call::common_dtype;
@@ -10,14 +9,15 @@ use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::{DType, Device, Result, Scalar, ScatterReduce, ScatterReduceOptions, SearchsortedOptions, Shape, Tensor};
+use crate::options::{ScatterReduce, ScatterReduceOptions, SearchsortedOptions};
+use crate::{DType, Device, Result, Scalar, Shape, Tensor};
 use smallvec::smallvec;
 
 choices! {
-    /// What becomes of the vectors in a bag.
+    /// How the vectors of a bag are reduced.
     ///
     /// ```
-    /// assert_eq!(cotangent::BagMode::default().name(), "mean");
+    /// assert_eq!(cotangent::options::BagMode::default().name(), "mean");
     /// ```
     pub enum BagMode {
         /// Their sum.
@@ -25,31 +25,31 @@ choices! {
         /// Their mean.
         #[default]
         Mean = "mean",
-        /// The largest of each element.
+        /// Their elementwise maximum.
         Max = "max",
     }
 }
 
 options! {
-    /// The options of [`Tensor::embedding_bag_with`]. A mode stands for itself.
+    /// The options of [`Tensor::embedding_bag_with`]. A [`BagMode`] stands for `mode`.
     ///
     /// ```
-    /// use cotangent::{BagMode, EmbeddingBagOptions, tensor};
+    /// use cotangent::{tensor, options::{BagMode, EmbeddingBagOptions}};
     /// let (weight, offsets) = (tensor!([[1.0], [2.0], [4.0]])?, tensor!([0, 2])?);
     /// let options = EmbeddingBagOptions::new().offsets(&offsets).mode(BagMode::Sum);
     /// assert_eq!(tensor!([0, 1, 2])?.embedding_bag_with(&weight, options)?.to_vec::<f32>()?, [3.0, 4.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct EmbeddingBagOptions<'a> {
-        /// Where the bags begin, if all indices are in one row.
+        /// The start of each bag, if the indices are a vector.
         offsets: Option<&'a Tensor> = None,
-        /// What becomes of the vectors in a bag.
+        /// How the vectors of a bag are reduced.
         mode: BagMode = BagMode::Mean,
-        /// What each vector is multiplied by, where they are summed.
+        /// A factor for each vector, for mode `sum` only.
         per_sample_weights: Option<&'a Tensor> = None,
         /// Whether the last offset is the end of the last bag.
         include_last_offset: bool = false,
-        /// An index that does not count; negative ones count from the last.
+        /// An index whose vector is ignored; negative values count from the end.
         padding_idx: Option<i64> = None,
     }
 }
@@ -61,10 +61,10 @@ impl From<BagMode> for EmbeddingBagOptions<'_> {
 }
 
 options! {
-    /// The options of [`Tensor::embedding_with`]. They are about the gradient of the table alone.
+    /// The options of [`Tensor::embedding_with`]. They affect only the gradient of the table.
     ///
     /// ```
-    /// use cotangent::{EmbeddingOptions, Tensor, tensor};
+    /// use cotangent::{Tensor, tensor, options::EmbeddingOptions};
     /// let table = Tensor::ones([3, 1])?.requires_grad_(true)?;
     /// let options = EmbeddingOptions::new().padding_idx(0);
     /// tensor!([0, 2, 2])?.embedding_with(&table, options)?.sum(..)?.backward()?;
@@ -72,14 +72,14 @@ options! {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub struct EmbeddingOptions {
-        /// A row that gets no gradient; negative ones count from the last.
+        /// A row that gets no gradient; negative values count from the end.
         padding_idx: Option<i64> = None,
-        /// Whether the gradient of a row is divided by how often it was looked up.
+        /// Whether the gradient of a row is divided by the number of its lookups.
         scale_grad_by_freq: bool = false,
     }
 }
 
-/// # Networks
+/// # Embeddings
 #[ops]
 impl Tensor {
     /// The rows of `weight` at these indices. The result has the shape of the indices followed by the length of a row.
@@ -93,12 +93,12 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If an index is negative or too large, not an integer, or the weight is not a matrix; if there is no row `padding_idx`.
+    /// If an index is not an integer or out of range, `weight` is not a matrix, or `padding_idx` is out of range.
     #[op(samples = embedding_samples, errors = embedding_errors)]
     pub fn embedding(&self, weight: &Tensor, options: impl Into<EmbeddingOptions>) -> Result<Tensor> {
         let EmbeddingOptions { padding_idx, scale_grad_by_freq } = options;
         let [_, width] = weight.shape()[..] else {
-            bail!(Shape, "embedding", "the weight must be a matrix, not of shape {:?}", weight.shape());
+            bail!(Shape, "embedding", "weight must be a matrix, got shape {:?}", weight.shape());
         };
         let index = as_indices("embedding", self)?.reshape([self.numel(), 1])?;
         let rows = Shape::from([self.numel(), width]);
@@ -128,14 +128,14 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If an index is out of range, the offsets do not begin with 0 and rise to at most the number of indices, the shapes do
-    /// not fit, or there are weights for another mode than the sum.
+    /// If an index is out of range, the offsets do not start at 0, decrease or exceed the number of indices, the shapes
+    /// do not match, or `per_sample_weights` are given for a mode other than the sum.
     #[op(samples = bag_samples, errors = bag_errors)]
     pub fn embedding_bag<'a>(&self, weight: &Tensor, options: impl Into<EmbeddingBagOptions<'a>>) -> Result<Tensor> {
         const OP: &str = "embedding_bag";
         let EmbeddingBagOptions { offsets, mode, per_sample_weights, include_last_offset, padding_idx } = options;
         let [words, width] = *weight.shape() else {
-            bail!(Shape, OP, "the weight must be a matrix, not of shape {:?}", weight.shape());
+            bail!(Shape, OP, "weight must be a matrix, got shape {:?}", weight.shape());
         };
         float_only(OP, weight)?;
         if let Some(weights) = per_sample_weights {
@@ -143,23 +143,23 @@ impl Tensor {
                 bail!(
                     Value,
                     OP,
-                    "weights of shape {:?} for indices of shape {:?} and mode {mode}: they are for a sum, one each",
-                    weights.shape(),
-                    self.shape()
+                    "per_sample_weights requires mode sum and shape {:?}, got mode {mode} and shape {:?}",
+                    self.shape(),
+                    weights.shape()
                 );
             }
             float_only(OP, weights)?;
         }
         let (bags, ids) = self.bags(offsets, include_last_offset)?;
         let index = self.flatten(0, -1)?;
-        let wide = compute_dtype(weight.dtype());
+        let wide = weight.dtype().compute_dtype();
         let mut rows = index.embedding(weight)?.to_dtype(wide)?;
         let counts = match padding_idx {
             None => None,
             Some(padding) => {
                 let at = if padding < 0 { padding.saturating_add_unsigned(words as u64) } else { padding };
                 if !usize::try_from(at).is_ok_and(|at| at < words) {
-                    bail!(Index, OP, "a padding index of {padding} for {words} vectors");
+                    bail!(Index, OP, "padding_idx {padding} is out of range for a weight of {words} rows");
                 }
                 Some(index.ne(at)?)
             }
@@ -217,7 +217,7 @@ impl Tensor {
             bail!(
                 Shape,
                 OP,
-                "inputs of shapes {a:?} and {b:?}, a weight of shape {w:?} and a bias of shape {c:?} do not fit"
+                "inputs, weight and bias must be [.., in1], [.., in2], [out, in1, in2] and [out], got {a:?}, {b:?}, {w:?} and {c:?}"
             );
         }
         let mut dtype = self.dtype();
@@ -238,7 +238,7 @@ impl Tensor {
 }
 
 impl Tensor {
-    /// The number of bags, and for each index, in a row, which bag it is in.
+    /// The number of bags, and the bag of each index of the flattened input.
     fn bags(&self, offsets: Option<&Tensor>, include_last: bool) -> Result<(usize, Tensor)> {
         const OP: &str = "embedding_bag";
         let numbers = |n: usize| Tensor::arange_with(0, n, self.device());
@@ -252,15 +252,15 @@ impl Tensor {
                     let ends =
                         all.first().is_none_or(|&first| first == 0) && all.last().is_none_or(|&last| last <= *n as i64);
                     if !rises || !ends {
-                        bail!(Value, OP, "offsets {all:?} do not rise from 0 to at most {n}");
+                        bail!(Value, OP, "offsets must start at 0, not decrease and be at most {n}, got {all:?}");
                     }
                 }
                 let starts = offsets.numel();
                 let Some(bags) = starts.checked_sub(usize::from(include_last)) else {
-                    bail!(Value, OP, "offsets of shape [0] do not include the last");
+                    bail!(Value, OP, "offsets must not be empty with include_last_offset, got shape [0]");
                 };
                 if bags == 0 && *n > 0 {
-                    bail!(Value, OP, "{n} indices are in no bag: there are no offsets");
+                    bail!(Value, OP, "offsets must give at least one bag for {n} indices, got none");
                 }
                 let ids = offsets
                     .narrow(0, 0, bags)?
@@ -272,7 +272,7 @@ impl Tensor {
                 bail!(
                     Shape,
                     OP,
-                    "indices of shape {shape:?} with offsets of shape {offsets:?}: a matrix without, or a vector with a vector of integers"
+                    "indices must be a matrix, or a vector with a vector of integer offsets, got shape {shape:?} with offsets {offsets:?}"
                 )
             }
         }
@@ -335,15 +335,14 @@ fn bilinear_errors() -> Result<Vec<ErrorCase>> {
     ])
 }
 
-/// What the gradient of each vector that was looked up is multiplied by, where that is not 1 for all. Of shape
-/// `[indices, 1]`.
+/// The factors of the gradients of the looked-up vectors, of shape `[indices, 1]`; `None` if all are 1.
 fn embedding_factors(
     index: &Tensor,
     weight: &Tensor,
     padding_idx: Option<i64>,
     scale_grad_by_freq: bool,
 ) -> Result<Option<Tensor>> {
-    let (count, dtype) = (weight.shape()[0] as i64, compute_dtype(weight.dtype()));
+    let (count, dtype) = (weight.shape()[0] as i64, weight.dtype().compute_dtype());
     let mut factors = None;
     if let Some(padding) = padding_idx {
         if !(-count..count).contains(&padding) {

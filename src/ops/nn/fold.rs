@@ -1,34 +1,35 @@
-//! The windows of an image as columns, and back.
+//! The sliding windows of an image as columns (`im2col`), and its transpose (`fold`).
 
 use crate::error::bail;
+use crate::layout::Sizes;
 use crate::ops::index::gather::index_vector;
 use crate::ops::nn::conv::{each, spatial};
 use crate::ops::nn::pool::{Frame, check_rank, image};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::options::options;
-use crate::{Result, Shape, Sizes, Tensor};
+use crate::{Result, Shape, Tensor};
 
 options! {
     /// The options of [`Tensor::im2col_with`] and [`Tensor::fold_with`].
     ///
     /// ```
-    /// use cotangent::{FoldOptions, Tensor};
+    /// use cotangent::{Tensor, options::FoldOptions};
     /// let x = Tensor::ones([1, 2, 4, 4])?;
     /// assert_eq!(x.im2col_with([2, 2], FoldOptions::new().stride(2))?.shape(), [1, 8, 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct FoldOptions {
-        /// The step between the elements of a window.
+        /// The spacing between the elements of a window.
         dilation: Sizes = Sizes::from(1),
-        /// Zeros around the image.
+        /// The zero padding on both sides.
         padding: Sizes = Sizes::from(0),
-        /// The step of the windows.
+        /// The stride of the windows.
         stride: Sizes = Sizes::from(1),
     }
 }
 
-/// # Windows as columns
+/// # Unfold and fold
 #[ops]
 impl Tensor {
     /// The sliding windows of an image `[batch, channels, height, width]`, as columns: `[batch, channels · window
@@ -43,7 +44,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the input has another rank, or there is no window.
+    /// If the input has the wrong rank, or no window fits.
     #[doc(alias = "unfold")]
     #[op(samples = im2col_samples, errors = im2col_errors)]
     pub fn im2col(&self, kernel_size: impl Into<Sizes>, options: impl Into<FoldOptions>) -> Result<Tensor> {
@@ -62,7 +63,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the columns are not as many, or as long, as such an image has.
+    /// If the shape of the columns does not match `output_size` and the windows.
     #[doc(alias = "col2im")]
     #[op(samples = fold_samples, errors = fold_errors, aliases = ["col2im"])]
     pub fn fold(
@@ -102,7 +103,7 @@ impl Grid {
                 bail!(
                     Shape,
                     op,
-                    "windows of {span} elements do not fit a size of {} with a padding of {} at both ends",
+                    "a kernel that spans {span} elements does not fit size {} with padding {} on both sides",
                     size[dim],
                     frame.pad[dim + 1]
                 );
@@ -112,8 +113,8 @@ impl Grid {
         Ok(Grid { op, frame, size, count })
     }
 
-    /// Where the elements of all windows are along a dimension, by their number in the window and then by that of the window.
-    fn places(&self, dim: usize, like: &Tensor) -> Result<Tensor> {
+    /// The positions of all window elements along a dimension, ordered by element and then by window.
+    fn positions(&self, dim: usize, like: &Tensor) -> Result<Tensor> {
         let (kernel, count) = (self.frame.kernel[dim + 1], self.count[dim]);
         let (dilation, stride) = (self.frame.dilation[dim + 1], self.frame.stride[dim + 1]);
         let all = (0..kernel).flat_map(|k| (0..count).map(move |o| k * dilation + o * stride));
@@ -130,8 +131,8 @@ impl Grid {
         let [oh, ow] = self.count;
         let (h, w) = (self.pad(0), self.pad(1));
         let x = if (h, w) == (0, 0) { x.clone() } else { x.pad(&[w, w, h, h])? };
-        let x = x.index_select(-1, &self.places(1, &x)?)?.unflatten(-1, [kw, ow])?;
-        let x = x.index_select(-3, &self.places(0, &x)?)?.unflatten(-3, [kh, oh])?;
+        let x = x.index_select(-1, &self.positions(1, &x)?)?.unflatten(-1, [kw, ow])?;
+        let x = x.index_select(-3, &self.positions(0, &x)?)?.unflatten(-3, [kh, oh])?;
         // From [channels, kh, oh, kw, ow].
         x.transpose(-3, -2)?.flatten(-2, -1)?.flatten(-4, -2)
     }
@@ -151,7 +152,7 @@ impl Grid {
             bail!(
                 Shape,
                 self.op,
-                "columns of shape {shape:?} are not [batch, channels · {}, {}], as an image of {size:?} has them",
+                "input must have shape [batch, channels · {}, {}] for output_size {size:?}, got {shape:?}",
                 kh.saturating_mul(kw),
                 oh.saturating_mul(ow)
             );
@@ -162,10 +163,10 @@ impl Grid {
         let added = |x: Tensor, dim: isize, at: usize| -> Result<Tensor> {
             let size = self.size[at] + 2 * self.frame.pad[at + 1];
             let mut shape: Shape = x.shape().into();
-            let place = shape.len().wrapping_add_signed(dim);
-            shape = shape.with(place, size);
+            let position = shape.len().wrapping_add_signed(dim);
+            shape = shape.with(position, size);
             let zeros = Tensor::zeros_with(&shape, (x.dtype(), x.device()))?;
-            zeros.index_add(dim, &self.places(at, &x)?, &x)?.narrow(dim, self.pad(at), self.size[at])
+            zeros.index_add(dim, &self.positions(at, &x)?, &x)?.narrow(dim, self.pad(at), self.size[at])
         };
         let x = added(x.flatten(-2, -1)?, -1, 1)?;
         added(x.flatten(-3, -2)?, -2, 0)
@@ -185,7 +186,7 @@ fn im2col_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         error!["another rank", "[3]"; sample![normal([3], 1)?, 2]],
         error!["windows larger than the image", "9"; sample![image(1, 2, 2)?, 9]],
-        error!["an empty window", "kernel_size [0]"; sample![image(1, 2, 2)?, 0]],
+        error!["an empty window", "kernel_size", "[0]"; sample![image(1, 2, 2)?, 0]],
     ])
 }
 

@@ -1,6 +1,5 @@
-//! Images read at any places.
+//! Sampling of images at arbitrary coordinates.
 
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::ops::arg::choices;
 use crate::ops::elementwise::call::common_dtype;
@@ -12,35 +11,35 @@ use crate::options::options;
 use crate::{DType, Result, Shape, Tensor};
 
 choices! {
-    /// How [`Tensor::grid_sample`] finds what lies between elements.
+    /// The interpolation of [`Tensor::grid_sample`].
     ///
     /// ```
-    /// assert_eq!(cotangent::GridMode::Bicubic.name(), "bicubic");
+    /// assert_eq!(cotangent::options::GridMode::Bicubic.name(), "bicubic");
     /// ```
     pub enum GridMode {
-        /// Lines along all dimensions.
+        /// Linear interpolation along all dimensions.
         #[default]
         Bilinear = "bilinear",
         /// The nearest element.
         Nearest = "nearest",
-        /// Cubic polynomials, for images alone.
+        /// Cubic interpolation, for images only.
         Bicubic = "bicubic",
     }
 }
 
 choices! {
-    /// What [`Tensor::grid_sample`] finds outside of an image.
+    /// The values that [`Tensor::grid_sample`] reads outside of an image.
     ///
     /// ```
-    /// assert_eq!(cotangent::GridPadding::default().name(), "zeros");
+    /// assert_eq!(cotangent::options::GridPadding::default().name(), "zeros");
     /// ```
     pub enum GridPadding {
         /// Zeros.
         #[default]
         Zeros = "zeros",
-        /// The outermost elements.
+        /// The nearest border element.
         Border = "border",
-        /// The image mirrored at its ends, again and again.
+        /// The image reflected at its borders, repeatedly.
         Reflection = "reflection",
     }
 }
@@ -49,18 +48,18 @@ options! {
     /// The options of [`Tensor::grid_sample_with`].
     ///
     /// ```
-    /// use cotangent::{GridMode, GridPadding, GridSampleOptions, Tensor, tensor};
+    /// use cotangent::{Tensor, tensor, options::{GridMode, GridPadding, GridSampleOptions}};
     /// let options = GridSampleOptions::new().mode(GridMode::Nearest).padding_mode(GridPadding::Border);
     /// let (x, far) = (tensor!([[[[1.0, 2.0]]]])?, tensor!([[[[9.0, 0.0]]]])?);
     /// assert_eq!(x.grid_sample_with(&far, options)?.item::<f32>()?, 2.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct GridSampleOptions {
-        /// How elements are found between others.
+        /// The interpolation.
         mode: GridMode = GridMode::Bilinear,
-        /// What is found outside.
+        /// The values outside of the image.
         padding_mode: GridPadding = GridPadding::Zeros,
-        /// Whether -1 and 1 are the centres of the outermost elements, and not their outer edges.
+        /// Whether -1 and 1 are the centres of the border elements, instead of their outer edges.
         align_corners: bool = false,
     }
 }
@@ -69,14 +68,14 @@ options! {
     /// The options of [`Tensor::affine_grid_with`]. A bool stands for `align_corners`.
     ///
     /// ```
-    /// use cotangent::{AffineGridOptions, tensor};
+    /// use cotangent::{tensor, options::AffineGridOptions};
     /// let theta = tensor!([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])?;
     /// let grid = theta.affine_grid_with([1, 1, 1, 2], AffineGridOptions::new().align_corners(true))?;
     /// assert_eq!(grid.to_vec::<f32>()?, [-1.0, 0.0, 1.0, 0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct AffineGridOptions {
-        /// Whether -1 and 1 are the centres of the outermost elements, and not their outer edges.
+        /// Whether -1 and 1 are the centres of the border elements, instead of their outer edges.
         align_corners: bool = false,
     }
 }
@@ -94,7 +93,8 @@ struct Side {
     align: bool,
 }
 
-/// An element in one dimension: where it is, whether that is inside, and its weight, if it is not 1.
+/// An interpolation term in one dimension: its index, whether it is inside if that matters, and its weight unless it is
+/// 1.
 struct Tap {
     at: Tensor,
     inside: Option<Tensor>,
@@ -102,20 +102,20 @@ struct Tap {
 }
 
 impl Side {
-    /// From -1 to 1 into numbers of elements.
-    fn place(&self, x: &Tensor) -> Result<Tensor> {
+    /// Converts coordinates from -1 to 1 to element positions.
+    fn position(&self, x: &Tensor) -> Result<Tensor> {
         let size = self.size as f64;
         if self.align { x.add(1.0)?.mul((size - 1.0) / 2.0) } else { x.add(1.0)?.mul(size)?.sub(1.0)?.div(2.0) }
     }
 
-    /// Within the ends, where the derivative is 0 at and beyond them.
+    /// Clamps positions to the image. The derivative is 0 at the ends and beyond.
     fn clipped(&self, x: &Tensor) -> Result<Tensor> {
         let last = self.size as f64 - 1.0;
         let outside = x.gt(0.0)?.logical_and(&x.lt(last)?)?.logical_not()?;
         outside.where_(&x.detach().clamp(0.0, last)?, x)
     }
 
-    /// A place outside brought inside, as the padding says.
+    /// Maps positions outside of the image inside, as the padding requires.
     fn padded(&self, x: &Tensor) -> Result<Tensor> {
         match self.padding {
             GridPadding::Zeros => Ok(x.clone()),
@@ -143,18 +143,18 @@ impl Side {
     }
 
     fn taps(&self, x: &Tensor, mode: GridMode) -> Result<Vec<Tap>> {
-        let place = self.place(x)?;
+        let position = self.position(x)?;
         match mode {
-            GridMode::Nearest => Ok(vec![self.tap(&self.padded(&place)?.round()?, None)?]),
+            GridMode::Nearest => Ok(vec![self.tap(&self.padded(&position)?.round()?, None)?]),
             GridMode::Bilinear => {
-                let place = self.padded(&place)?;
-                let first = place.detach().floor()?;
-                let share = place.sub(&first)?;
+                let position = self.padded(&position)?;
+                let first = position.detach().floor()?;
+                let share = position.sub(&first)?;
                 Ok(vec![self.tap(&first, Some(share.rsub(1.0)?))?, self.tap(&first.add(1.0)?, Some(share))?])
             }
             GridMode::Bicubic => {
-                let first = place.detach().floor()?;
-                let weights = cubic_weights(&place.sub(&first)?)?;
+                let first = position.detach().floor()?;
+                let weights = cubic_weights(&position.sub(&first)?)?;
                 let taps = weights.into_iter().zip([-1.0, 0.0, 1.0, 2.0]);
                 taps.map(|(weight, by)| self.tap(&self.padded(&first.add(by)?)?.round()?, Some(weight))).collect()
             }
@@ -162,7 +162,7 @@ impl Side {
     }
 }
 
-/// Of two that may be left out.
+/// Combines two optional tensors. If only one is given, returns it.
 fn both(
     a: Option<&Tensor>,
     b: Option<&Tensor>,
@@ -174,7 +174,7 @@ fn both(
     }
 }
 
-/// # Images at any places
+/// # Grid sampling
 #[ops]
 impl Tensor {
     /// Samples an image `[batch, channels, height, width]` at the coordinates of a grid `[batch, h, w, 2]`, which range
@@ -189,7 +189,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, the image has no elements, the mode is not for volumes, or the elements are not floats.
+    /// If the shapes do not match, the image is empty, the mode does not support volumes, or the elements are not
+    /// floats.
     #[op(autocast_cpu = f32, autocast_cuda = widest, samples = grid_samples, errors = grid_errors)]
     pub fn grid_sample(&self, grid: &Tensor, options: impl Into<GridSampleOptions>) -> Result<Tensor> {
         const OP: &str = "grid_sample";
@@ -202,22 +203,28 @@ impl Tensor {
             && grid.shape()[0] == self.shape()[0]
             && grid.shape()[dims + 1] == dims;
         if !fits {
-            bail!(Shape, OP, "an input of shape {:?} and a grid of shape {:?} do not fit", self.shape(), grid.shape());
+            bail!(
+                Shape,
+                OP,
+                "grid must be [n, .., 2] for input [n, c, h, w] or [n, .., 3] for [n, c, d, h, w], got input {:?} and grid {:?}",
+                self.shape(),
+                grid.shape()
+            );
         }
         let sides = &self.shape()[2..];
         if sides.contains(&0) {
-            bail!(Shape, OP, "an input of shape {:?} has no elements to be found", self.shape());
+            bail!(Shape, OP, "input sizes must be positive, got shape {:?}", self.shape());
         }
         if dims == 3 && mode == GridMode::Bicubic {
-            bail!(Value, OP, "mode bicubic is not for volumes");
+            bail!(Value, OP, "mode bicubic is not supported for 5-D input");
         }
         let dtype = common_dtype(OP, self.dtype(), grid.dtype())?;
-        let wide = compute_dtype(dtype);
+        let wide = dtype.compute_dtype();
         let (n, c) = (self.shape()[0], self.shape()[1]);
         let out: Shape = [n, c].into_iter().chain(grid.shape()[1..=dims].iter().copied()).collect();
-        let places = grid.shape()[1..=dims].iter().product::<usize>();
-        let grid = grid.to_dtype(wide)?.reshape([n, places, dims])?;
-        // The numbers of each place go from the last dimension to the first.
+        let positions = grid.shape()[1..=dims].iter().product::<usize>();
+        let grid = grid.to_dtype(wide)?.reshape([n, positions, dims])?;
+        // Coordinates are ordered from the last dimension to the first.
         let taps = |d: usize| {
             let side = Side { size: sides[d], padding: padding_mode, align: align_corners };
             side.taps(&grid.select(2, dims - 1 - d)?, mode)
@@ -239,7 +246,7 @@ impl Tensor {
         let x = self.to_dtype(wide)?.reshape([n, c, sides.iter().product::<usize>()])?;
         let mut sum: Option<Tensor> = None;
         for Tap { at, inside, weight } in all {
-            let mut part = x.gather(2, &at.unsqueeze(1)?.expand([n, c, places])?)?;
+            let mut part = x.gather(2, &at.unsqueeze(1)?.expand([n, c, positions])?)?;
             if let Some(weight) = weight {
                 part = part.mul(&weight.unsqueeze(1)?)?;
             }
@@ -248,8 +255,8 @@ impl Tensor {
             }
             sum = Some(if let Some(sum) = sum { sum.add(&part)? } else { part });
         }
-        let sum = sum.map_or_else(|| Tensor::zeros_with([n, c, places], (wide, self.device())), Ok)?;
-        // A grid that is only rounded has a derivative, too, which is zero.
+        let sum = sum.map_or_else(|| Tensor::zeros_with([n, c, positions], (wide, self.device())), Ok)?;
+        // With mode nearest the gradient of the grid is zero, but it exists.
         let sum = if mode == GridMode::Nearest && grid.requires_grad() {
             let nowhere = Tensor::full_with((), false, (DType::Bool, self.device()))?;
             nowhere.where_(&grid.sum(2)?.unsqueeze(1)?, &sum)?
@@ -270,7 +277,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, a size is 0, or the maps are not of floats.
+    /// If the shapes do not match, a size is 0, or the maps are not floats.
     #[op(autocast_cpu = lower, samples = affine_samples, errors = affine_errors)]
     pub fn affine_grid(&self, size: impl Into<Shape>, options: impl Into<AffineGridOptions>) -> Result<Tensor> {
         const OP: &str = "affine_grid";
@@ -278,17 +285,22 @@ impl Tensor {
         let dims = size.len().saturating_sub(2);
         let fits = matches!(dims, 2 | 3) && self.shape() == [size[0], dims, dims + 1];
         if !fits || size.contains(&0) {
-            bail!(Shape, OP, "maps of shape {:?} do not fit a result of size {size:?}", self.shape());
+            bail!(
+                Shape,
+                OP,
+                "theta must be [n, 2, 3] for size [n, c, h, w] or [n, 3, 4] for [n, c, d, h, w] ≥ 1, got {:?} and {size:?}",
+                self.shape()
+            );
         }
-        let theta = self.to_dtype(compute_dtype(self.dtype()))?;
-        // Σ theta[k] · place[k] + theta[last], with one place for each dimension.
+        let theta = self.to_dtype(self.dtype().compute_dtype())?;
+        // Σ theta[k] · position[k] + theta[last], with one position per dimension.
         let spread = |k: usize| {
             let shape: Shape = [size[0]].into_iter().chain(vec![1; dims]).chain([dims]).collect();
             theta.select(2, k)?.reshape(&shape)
         };
         let mut grid = spread(dims)?;
         for k in 0..dims {
-            // The first number is that of the last dimension.
+            // The first coordinate is that of the last dimension.
             let d = dims - 1 - k;
             let n = size[d + 2];
             let edge = if n == 1 {

@@ -1,6 +1,5 @@
-//! Images and volumes in other sizes.
+//! Resizing of signals, images and volumes.
 
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::ops::arg::choices;
 use crate::ops::ops;
@@ -11,61 +10,61 @@ use crate::order::sort_by;
 use crate::{DType, Device, Result, Shape, Tensor, keepdim};
 
 choices! {
-    /// How [`Tensor::interpolate`] finds what lies between elements.
+    /// The interpolation of [`Tensor::interpolate`].
     ///
     /// ```
-    /// use cotangent::{InterpolateMode, InterpolateOptions, Shape, tensor};
+    /// use cotangent::{Shape, tensor, options::{InterpolateMode, InterpolateOptions}};
     /// let x = tensor!([[[0.0, 4.0]]])?;
     /// let options = InterpolateOptions::new().size(Shape::from(4)).mode(InterpolateMode::Linear);
     /// assert_eq!(x.interpolate_with(options)?.to_vec::<f32>()?, [0.0, 1.0, 3.0, 4.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub enum InterpolateMode {
-        /// The element whose place, rounded down, it is.
+        /// The element at the source position, rounded down.
         #[default]
         Nearest = "nearest",
-        /// A line between two elements, of one dimension.
+        /// Linear interpolation along one dimension.
         Linear = "linear",
-        /// Lines along two dimensions.
+        /// Linear interpolation along two dimensions.
         Bilinear = "bilinear",
-        /// Cubic polynomials through four elements, along two dimensions.
+        /// Cubic interpolation along two dimensions.
         Bicubic = "bicubic",
-        /// Lines along three dimensions.
+        /// Linear interpolation along three dimensions.
         Trilinear = "trilinear",
-        /// The mean of the elements in its area.
+        /// The mean of the source elements in the area of the output element.
         Area = "area",
-        /// The element that is nearest.
+        /// The nearest element.
         NearestExact = "nearest-exact",
     }
 }
 
 options! {
-    /// The options of [`Tensor::interpolate_with`]: a size or a factor must be given.
+    /// The options of [`Tensor::interpolate_with`]. Either `size` or `scale_factor` must be given.
     ///
     /// ```
-    /// use cotangent::{InterpolateOptions, tensor};
+    /// use cotangent::{tensor, options::InterpolateOptions};
     /// let x = tensor!([[[1, 2]]])?.interpolate_with(InterpolateOptions::new().scale_factor(vec![2.0]))?;
     /// assert_eq!(x.to_vec::<i64>()?, [1, 1, 2, 2]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct InterpolateOptions {
-        /// The new sizes of the dimensions behind the channels; one for all, or one for each.
+        /// The output sizes of the spatial dimensions: one for all, or one for each.
         size: Option<Shape> = None,
-        /// By what these sizes are multiplied.
+        /// The factors of the spatial sizes: one for all, or one for each.
         scale_factor: Option<Vec<f64>> = None,
-        /// How new elements are found.
+        /// The interpolation.
         mode: InterpolateMode = InterpolateMode::Nearest,
-        /// Whether the outermost elements keep their places, and not the outer edges of elements.
+        /// Whether the centres of the corner elements are aligned, instead of their outer edges.
         align_corners: Option<bool> = None,
-        /// Whether the factor is computed anew from the sizes, which are whole numbers.
+        /// Whether the factor is recomputed from the rounded output sizes.
         recompute_scale_factor: Option<bool> = None,
-        /// Whether all elements in reach count where an image becomes smaller: of bilinear and bicubic alone.
+        /// Whether downsampling is antialiased, for bilinear and bicubic only.
         antialias: bool = false,
     }
 }
 
 impl InterpolateMode {
-    /// For how many dimensions behind the channels it is; `None` for one to three.
+    /// The number of spatial dimensions that the mode requires; `None` for any from one to three.
     const fn dims(self) -> Option<usize> {
         match self {
             InterpolateMode::Linear => Some(1),
@@ -76,20 +75,21 @@ impl InterpolateMode {
     }
 }
 
-/// One dimension that changes.
+/// The resizing of one dimension.
 struct Resize {
     from: usize,
     to: usize,
-    /// The distance of new elements, in old ones.
+    /// The distance between output elements, in input elements.
     step: f64,
     align: bool,
 }
 
-/// Which elements are added up for each new one, `[terms, new size]`, and with which weights; `None` for one with 1.
+/// The input elements summed for each output element, `[terms, output size]`, and their weights; `None` for one of
+/// weight 1.
 struct Terms {
     index: Tensor,
     weights: Option<Tensor>,
-    /// Whether weights of 0 stand for elements that do not count, not even if they are infinite.
+    /// Whether terms of weight 0 are padding, which is ignored even if the element is infinite or NaN.
     padded: bool,
 }
 
@@ -100,7 +100,7 @@ fn cubic(x: &Tensor, a: f64) -> Result<[Tensor; 2]> {
     Ok([near, far])
 }
 
-/// The four weights of a place `t` behind the second of four elements.
+/// The weights of four elements for a position `t` behind the second one.
 pub(in crate::ops) fn cubic_weights(t: &Tensor) -> Result<[Tensor; 4]> {
     const A: f64 = -0.75;
     let rest = t.rsub(1.0)?;
@@ -110,7 +110,7 @@ pub(in crate::ops) fn cubic_weights(t: &Tensor) -> Result<[Tensor; 4]> {
 }
 
 impl Resize {
-    /// The numbers of the new elements.
+    /// The indices of the output elements.
     fn numbers(&self, dtype: DType, device: Device) -> Result<Tensor> {
         Tensor::arange_with(0, self.to, (dtype, device))
     }
@@ -121,11 +121,11 @@ impl Resize {
 
     fn terms(&self, mode: InterpolateMode, antialias: bool, device: Device) -> Result<Terms> {
         let numbers = self.numbers(DType::F64, device)?;
-        let place = || {
+        let position = || {
             if self.align { numbers.mul(self.step) } else { numbers.add(0.5)?.mul(self.step)?.sub(0.5) }
         };
         match mode {
-            // In f32, so that the same elements are found as elsewhere.
+            // In f32, so that the same elements are chosen as in PyTorch.
             InterpolateMode::Nearest | InterpolateMode::NearestExact => {
                 let numbers = self.numbers(DType::F32, device)?;
                 let numbers = if mode == InterpolateMode::Nearest { numbers } else { numbers.add(0.5)? };
@@ -145,7 +145,7 @@ impl Resize {
                 let centre = numbers.add(0.5)?.mul(self.step)?;
                 let start = centre.sub(reach)?.add(0.5)?.floor()?.maximum(0.0)?;
                 let end = centre.add(reach)?.add(0.5)?.floor()?.minimum(self.from as f64)?;
-                // No more than there are elements, whatever the factor.
+                // At most the number of elements, whatever the factor.
                 let most = if reach < self.from as f64 { 2 * reach.ceil() as usize + 1 } else { self.from };
                 self.window(&start, &end, most, |at| {
                     let distance = at.sub(&centre)?.add(0.5)?.div(wide)?.abs()?;
@@ -158,25 +158,25 @@ impl Resize {
                 })
             }
             InterpolateMode::Bicubic => {
-                let place = place()?;
-                let first = place.floor()?;
-                let weights = cubic_weights(&place.sub(&first)?)?;
+                let position = position()?;
+                let first = position.floor()?;
+                let weights = cubic_weights(&position.sub(&first)?)?;
                 let index = |by: f64| self.bounded(&first.add(by)?);
                 let indices = [index(-1.0)?, index(0.0)?, index(1.0)?, index(2.0)?];
                 Terms::of(&indices, &weights.each_ref())
             }
             _ => {
-                let place = place()?.maximum(0.0)?;
-                let first = place.floor()?.minimum(self.from as f64 - 1.0)?;
-                let share = place.sub(&first)?.clamp(0.0, 1.0)?;
+                let position = position()?.maximum(0.0)?;
+                let first = position.floor()?.minimum(self.from as f64 - 1.0)?;
+                let share = position.sub(&first)?.clamp(0.0, 1.0)?;
                 let indices = [self.bounded(&first)?, self.bounded(&first.add(1.0)?)?];
                 Terms::of(&indices, &[&share.rsub(1.0)?, &share])
             }
         }
     }
 
-    /// The elements from `start` up to `end`, at most so many, with weights that are made to sum to 1: those that are given for
-    /// their numbers, or all alike.
+    /// The elements from `start` up to `end`, at most `most`, with weights normalised to sum to 1: those that `weights`
+    /// gives for their indices, or equal ones.
     fn window(
         &self,
         start: &Tensor,
@@ -199,7 +199,7 @@ impl Terms {
     }
 }
 
-/// One dimension resized.
+/// Resizes one dimension.
 fn resized(x: &Tensor, dim: usize, Terms { index, weights, padded }: &Terms) -> Result<Tensor> {
     let all = x.index_select(dim, &index.flatten(0, -1)?)?;
     let Some(weights) = weights else { return Ok(all) };
@@ -211,7 +211,7 @@ fn resized(x: &Tensor, dim: usize, Terms { index, weights, padded }: &Terms) -> 
     if *padded { weights.ne(0.0)?.where_(&parts, 0.0)?.sum(dim) } else { parts.sum(dim) }
 }
 
-/// # Images
+/// # Resizing
 #[ops]
 impl Tensor {
     /// Resizes a signal, image or volume `[batch, channels, ..]`. The options are the size or a factor, one or one per
@@ -219,7 +219,7 @@ impl Tensor {
     /// bicubic for two, trilinear for three.
     ///
     /// ```
-    /// # use cotangent::{InterpolateMode, InterpolateOptions, Shape, tensor};
+    /// # use cotangent::{Shape, tensor, options::{InterpolateMode, InterpolateOptions}};
     /// let x = tensor!([[[[1.0, 3.0], [5.0, 7.0]]]])?;
     /// let small = InterpolateOptions::new().size(Shape::from(1)).mode(InterpolateMode::Area);
     /// assert_eq!(x.interpolate_with(small)?.item::<f32>()?, 4.0);
@@ -229,36 +229,31 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If both or neither of size and factor are given, they or the mode do not fit the dimensions, a size is 0, or
-    /// the elements are not floats where they are mixed.
+    /// If not exactly one of size and factor is given, they or the mode do not match the dimensions, a size is 0, or
+    /// the elements are not floats and the mode is not nearest or nearest-exact.
     #[op(autocast_cuda = f32, samples = interpolate_samples, errors = interpolate_errors)]
     pub fn interpolate(&self, options: impl Into<InterpolateOptions>) -> Result<Tensor> {
         const OP: &str = "interpolate";
         let InterpolateOptions { mode, antialias, .. } = options;
         let Some(dims) = self.rank().checked_sub(2).filter(|dims| (1..=3).contains(dims)) else {
-            bail!(
-                Shape,
-                OP,
-                "an input of shape {:?} should be [batch, channels] and one to three dimensions",
-                self.shape()
-            );
+            bail!(Shape, OP, "input must have 3 to 5 dimensions, got shape {:?}", self.shape());
         };
         if mode.dims().is_some_and(|wanted| wanted != dims) {
-            bail!(Shape, OP, "mode {mode} is not for an input of shape {:?}", self.shape());
+            bail!(Shape, OP, "mode {mode} is not supported for {}-D input, got shape {:?}", self.rank(), self.shape());
         }
         let nearest = matches!(mode, InterpolateMode::Nearest | InterpolateMode::NearestExact);
         if mode.dims().is_none() && options.align_corners.is_some() {
-            bail!(Value, OP, "mode {mode} has no corners to align");
+            bail!(Value, OP, "align_corners is not supported for mode {mode}");
         }
         if antialias && !matches!(mode, InterpolateMode::Bilinear | InterpolateMode::Bicubic) {
-            bail!(Value, OP, "mode {mode} has no antialiasing: bilinear and bicubic have");
+            bail!(Value, OP, "antialias requires mode bilinear or bicubic, got {mode}");
         }
         if !nearest {
             float_only(OP, self)?;
         }
         let plan = sizes(OP, self, &options)?;
-        let mut x = if nearest { self.clone() } else { self.to_dtype(compute_dtype(self.dtype()))? };
-        // What becomes smaller comes first, and the last of those that are alike, where an image is the smallest.
+        let mut x = if nearest { self.clone() } else { self.to_dtype(self.dtype().compute_dtype())? };
+        // Dimensions that shrink most come first, so that intermediate results are small; among equal ones the last.
         let mut order: Vec<usize> = (0..dims).rev().collect();
         sort_by(&mut order, |&a, &b| {
             let growth = |d: usize| plan[d].to as f64 / plan[d].from as f64;
@@ -267,7 +262,7 @@ impl Tensor {
         let linear = matches!(mode, InterpolateMode::Linear | InterpolateMode::Bilinear | InterpolateMode::Trilinear);
         for dim in order {
             if linear && !antialias && plan[dim].from == plan[dim].to {
-                // As it is, whatever the factor.
+                // Unchanged, whatever the factor.
                 continue;
             }
             x = resized(&x, dim + 2, &plan[dim].terms(mode, antialias, self.device())?)?;
@@ -276,33 +271,38 @@ impl Tensor {
     }
 }
 
-/// How each dimension behind the channels changes.
+/// The resizing of each spatial dimension.
 fn sizes(op: &'static str, x: &Tensor, options: &InterpolateOptions) -> Result<Vec<Resize>> {
     let from = &x.shape()[2..];
     let all = |count: usize| count == 1 || count == from.len();
     let (sizes, factors): (Vec<usize>, Option<Vec<f64>>) = match (&options.size, &options.scale_factor) {
         (Some(size), None) => {
             if !all(size.len()) {
-                bail!(Shape, op, "sizes {size:?} do not fit an input of shape {:?}", x.shape());
+                bail!(Shape, op, "size must be a number or a list of {}, got {size:?}", from.len());
             }
             if options.recompute_scale_factor == Some(true) {
-                bail!(Value, op, "recompute_scale_factor with a size: there is no factor");
+                bail!(Value, op, "recompute_scale_factor requires scale_factor, got size {size:?}");
             }
             ((0..from.len()).map(|d| size[d % size.len()]).collect(), None)
         }
         (None, Some(factor)) => {
             if !all(factor.len()) || factor.iter().any(|f| !(f.is_finite() && *f > 0.0)) {
-                bail!(Value, op, "factors {factor:?} do not fit an input of shape {:?}", x.shape());
+                bail!(
+                    Value,
+                    op,
+                    "scale_factor must be a positive finite number or a list of {}, got {factor:?}",
+                    from.len()
+                );
             }
             let factors: Vec<f64> = (0..from.len()).map(|d| factor[d % factor.len()]).collect();
             let sizes = from.iter().zip(&factors).map(|(&size, factor)| (size as f64 * factor) as usize).collect();
             let anew = options.recompute_scale_factor == Some(true) || options.mode == InterpolateMode::Area;
             (sizes, (!anew).then_some(factors))
         }
-        (size, factor) => bail!(Value, op, "size = {size:?} and scale_factor = {factor:?}: one of them must be given"),
+        (size, factor) => bail!(Value, op, "either size or scale_factor must be given, got {size:?} and {factor:?}"),
     };
     if from.contains(&0) || sizes.contains(&0) {
-        bail!(Shape, op, "an input of shape {:?} cannot be resized to {sizes:?}", x.shape());
+        bail!(Shape, op, "sizes must be positive, got input shape {:?} and output sizes {sizes:?}", x.shape());
     }
     let align = options.align_corners == Some(true);
     let resize = |d: usize| {

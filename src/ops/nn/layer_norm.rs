@@ -1,37 +1,38 @@
 //! Layer normalization.
 
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
+use crate::layout::Dims;
 use crate::ops::elementwise::call::common_dtype;
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::options::options;
-use crate::{DType, Device, Dims, Operand, Result, Shape, Tensor, backend, keepdim};
+use crate::tensor::Operand;
+use crate::{DType, Device, Result, Shape, Tensor, backend, keepdim};
 use smallvec::{SmallVec, smallvec};
 
 options! {
     /// The options of [`Tensor::layer_norm_with`].
     ///
     /// ```
-    /// use cotangent::{LayerNormOptions, Tensor};
+    /// use cotangent::{Tensor, options::LayerNormOptions};
     /// let (x, weight) = (Tensor::randn([2, 8])?, Tensor::full([8], 2.0)?);
     /// let y = x.layer_norm_with(8, LayerNormOptions::new().weight(&weight).eps(1e-6))?;
     /// assert_eq!(y.shape(), [2, 8]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LayerNormOptions<'a> {
-        /// What the normalised elements are multiplied by, of the normalised shape.
+        /// The scale, of shape `normalized_shape`.
         weight: Option<&'a Tensor> = None,
-        /// What is then added, of the normalised shape.
+        /// The offset, added after scaling, of shape `normalized_shape`.
         bias: Option<&'a Tensor> = None,
-        /// What is added to the variance, lest it be 0.
+        /// Added to the variance for numerical stability.
         eps: f64 = 1e-5,
     }
 }
 
-/// # Normalisation and dropout
+/// # Layer normalization
 #[ops]
 impl Tensor {
     /// Layer normalization: `(x - mean) / sqrt(variance + eps) · weight + bias`, with the mean and the population
@@ -39,7 +40,7 @@ impl Tensor {
     /// is 1e-5 by default.
     ///
     /// ```
-    /// # use cotangent::{LayerNormOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::LayerNormOptions};
     /// let x = tensor!([[1.0, 3.0], [10.0, 30.0]])?;
     /// assert!(x.layer_norm([2])?.allclose_with(&tensor!([[-1.0, 1.0], [-1.0, 1.0]])?, (0.0, 1e-5))?);
     /// let bias = tensor!([0.0, 5.0])?;
@@ -58,11 +59,16 @@ impl Tensor {
     ) -> Result<Tensor> {
         let (normalized, LayerNormOptions { weight, bias, eps }) = (normalized_shape, options);
         if normalized.is_empty() || !self.shape().ends_with(&normalized) {
-            bail!(Shape, "layer_norm", "an input of shape {:?} does not end with {normalized:?}", self.shape());
+            bail!(
+                Shape,
+                "layer_norm",
+                "normalized_shape must match the last dimensions of input shape {:?}, got {normalized:?}",
+                self.shape()
+            );
         }
         for (what, t) in [("weight", weight), ("bias", bias)] {
             if let Some(t) = t.filter(|t| *t.shape() != *normalized) {
-                bail!(Shape, "layer_norm", "a {what} of shape {:?} does not fit {normalized:?}", t.shape());
+                bail!(Shape, "layer_norm", "{what} must have shape {normalized:?}, got {:?}", t.shape());
             }
         }
         float_only("layer_norm", self)?;
@@ -82,12 +88,12 @@ impl Tensor {
     }
 }
 
-/// Rows of the normalised elements.
+/// The input as a matrix whose rows are normalised.
 fn rows(x: &Tensor, len: usize) -> Result<Tensor> {
     x.detach().reshape([x.numel() / len.max(1), len])
 }
 
-/// A weight or a bias as the kernels take it: the CPU's in the compute dtype, those of a GPU as it is.
+/// A weight or bias as the kernels take it: in the compute dtype on the CPU, in its own dtype on a GPU.
 fn beside(t: &Tensor, compute: DType) -> Result<Tensor> {
     let dtype = if t.device() == Device::Cpu { compute } else { t.dtype() };
     t.detach().to_dtype(dtype)?.contiguous()
@@ -95,7 +101,7 @@ fn beside(t: &Tensor, compute: DType) -> Result<Tensor> {
 
 #[track_caller]
 fn norm(x: &Tensor, normalized: &Shape, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
-    let (len, compute) = (normalized.numel(), compute_dtype(x.dtype()));
+    let (len, compute) = (normalized.numel(), x.dtype().compute_dtype());
     let input = rows(x, len)?;
     let [w, b] = [weight, bias].map(|t| t.map(|t| beside(t, compute)).transpose());
     let (w, b) = (w?, b?);
@@ -107,13 +113,13 @@ fn norm(x: &Tensor, normalized: &Shape, weight: Option<&Tensor>, bias: Option<&T
     let inputs: SmallVec<[&Tensor; 3]> = [Some(x), weight, bias].into_iter().flatten().collect();
     out.record("layer_norm", &inputs, |save| {
         let (weighted, biased) = (weight.is_some(), bias.is_some());
-        // A bias alone asks for nothing but the cotangent.
+        // The gradient of the bias alone needs only the cotangent.
         let needed = save.needs(0) || (weighted && save.needs(1));
         let kept = needed.then(|| (save.save(x), save.save(&stats)));
         let kept_weight = weight.filter(|_| save.needs(0)).map(|w| save.save(w));
         let (last, normalized) = (inputs.len() - 1, normalized.clone());
         move |ctx: &BackwardContext, g: &Tensor| {
-            // The engine sums the cotangent to the bias's shape, unless the kernel has done so on its way.
+            // The engine sums the cotangent to the bias's shape, unless the kernel has already computed that sum.
             let mut grads: Grads = smallvec![None; last + 1];
             if biased {
                 grads[last] = Some(g.clone());
@@ -141,7 +147,7 @@ fn norm(x: &Tensor, normalized: &Shape, weight: Option<&Tensor>, bias: Option<&T
     })
 }
 
-/// Which gradients are asked for.
+/// Which gradients are needed.
 #[derive(Clone, Copy)]
 struct Want {
     x: bool,
@@ -189,11 +195,11 @@ fn fused_grad(
 
 type Pair = (Option<Tensor>, Option<Tensor>);
 
-/// What the kernel computes, in tensor operations; the engine sums the weight's cotangent to its shape.
+/// The gradients of the kernel as tensor operations. The engine sums the weight's cotangent to its shape.
 fn plain_grad(x: &Tensor, g: &Tensor, weight: Option<&Tensor>, dims: usize, eps: f64, want: Want) -> Result<Pair> {
     let last = Dims { named: Some((1..=dims as isize).map(|d| -d).collect()) };
     let mean = |t: &Tensor| t.mean(keepdim(last.clone()));
-    let (x, g) = (x.to_dtype(compute_dtype(x.dtype()))?, g.to_dtype(compute_dtype(g.dtype()))?);
+    let (x, g) = (x.to_dtype(x.dtype().compute_dtype())?, g.to_dtype(g.dtype().compute_dtype())?);
     let centred = x.sub(mean(&x)?)?;
     let inverse = mean(&centred.square()?)?.add(eps)?.sqrt()?.reciprocal()?;
     let normalised = centred.mul(&inverse)?;

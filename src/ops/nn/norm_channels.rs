@@ -1,10 +1,9 @@
-//! Normalisation of channels: over a batch, an example, a group, or neighbours.
+//! Batch, instance, group, root mean square and local response normalization.
 
 mod norm;
 mod rows;
 
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::Formula;
 use crate::error::bail;
 use crate::ops::elementwise::call::common_dtype;
@@ -22,24 +21,24 @@ options! {
     /// The options of [`Tensor::batch_norm_with`].
     ///
     /// ```
-    /// use cotangent::{BatchNormOptions, Tensor, tensor};
+    /// use cotangent::{Tensor, tensor, options::BatchNormOptions};
     /// let (mean, var) = (tensor!([1.0])?, tensor!([4.0])?);
     /// let options = BatchNormOptions::new().running_mean(&mean).running_var(&var).eps(0.0);
     /// assert_eq!(tensor!([[5.0]])?.batch_norm_with(options)?.item::<f32>()?, 2.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct BatchNormOptions<'a> {
-        /// The means of the channels, where this is not training.
+        /// The running means of the channels, used outside of training.
         running_mean: Option<&'a Tensor> = None,
-        /// Their variances.
+        /// The running variances.
         running_var: Option<&'a Tensor> = None,
-        /// What the normalised channels are multiplied by.
+        /// The scale of each channel.
         weight: Option<&'a Tensor> = None,
-        /// What is then added to them.
+        /// The offset of each channel, added after scaling.
         bias: Option<&'a Tensor> = None,
-        /// Whether the batch's own means and variances are used.
+        /// Whether the means and variances of the batch are used.
         training: bool = false,
-        /// What is added to a variance, lest it be 0.
+        /// Added to the variances for numerical stability.
         eps: f64 = 1e-5,
     }
 }
@@ -48,20 +47,20 @@ options! {
     /// The options of [`Tensor::batch_norm_with_update_with`].
     ///
     /// ```
-    /// use cotangent::{BatchNormUpdateOptions, Tensor};
+    /// use cotangent::{Tensor, options::BatchNormUpdateOptions};
     /// let (x, mean, var) = (Tensor::full([4, 1], 3.0)?, Tensor::zeros([1])?, Tensor::ones([1])?);
     /// let (_, mean, _) = x.batch_norm_with_update_with(&mean, &var, BatchNormUpdateOptions::new().momentum(0.5))?;
     /// assert_eq!(mean.item::<f32>()?, 1.5);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct BatchNormUpdateOptions<'a> {
-        /// What the normalised channels are multiplied by.
+        /// The scale of each channel.
         weight: Option<&'a Tensor> = None,
-        /// What is then added to them.
+        /// The offset of each channel, added after scaling.
         bias: Option<&'a Tensor> = None,
-        /// How much of the new statistics is the batch's.
+        /// The weight of the batch in the updated statistics.
         momentum: f64 = 0.1,
-        /// What is added to a variance, lest it be 0.
+        /// Added to the variances for numerical stability.
         eps: f64 = 1e-5,
     }
 }
@@ -70,24 +69,24 @@ options! {
     /// The options of [`Tensor::instance_norm_with`].
     ///
     /// ```
-    /// use cotangent::{InstanceNormOptions, Tensor};
+    /// use cotangent::{Tensor, options::InstanceNormOptions};
     /// let (x, bias) = (Tensor::ones([1, 1, 4])?, Tensor::full([1], 7.0)?);
     /// let y = x.instance_norm_with(InstanceNormOptions::new().bias(&bias))?;
     /// assert_eq!(y.to_vec::<f32>()?, [7.0; 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct InstanceNormOptions<'a> {
-        /// The means of the channels, where those of the input are not used.
+        /// The running means of the channels, used if `use_input_stats` is false.
         running_mean: Option<&'a Tensor> = None,
-        /// Their variances.
+        /// The running variances.
         running_var: Option<&'a Tensor> = None,
-        /// What the normalised channels are multiplied by.
+        /// The scale of each channel.
         weight: Option<&'a Tensor> = None,
-        /// What is then added to them.
+        /// The offset of each channel, added after scaling.
         bias: Option<&'a Tensor> = None,
         /// Whether the means and variances are those of each example.
         use_input_stats: bool = true,
-        /// What is added to a variance, lest it be 0.
+        /// Added to the variances for numerical stability.
         eps: f64 = 1e-5,
     }
 }
@@ -96,18 +95,18 @@ options! {
     /// The options of [`Tensor::group_norm_with`].
     ///
     /// ```
-    /// use cotangent::{GroupNormOptions, Tensor};
+    /// use cotangent::{Tensor, options::GroupNormOptions};
     /// let (x, bias) = (Tensor::ones([1, 4])?, Tensor::full([4], 7.0)?);
     /// let y = x.group_norm_with(2, GroupNormOptions::new().bias(&bias))?;
     /// assert_eq!(y.to_vec::<f32>()?, [7.0; 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct GroupNormOptions<'a> {
-        /// What the normalised channels are multiplied by.
+        /// The scale of each channel.
         weight: Option<&'a Tensor> = None,
-        /// What is then added to them.
+        /// The offset of each channel, added after scaling.
         bias: Option<&'a Tensor> = None,
-        /// What is added to a variance, lest it be 0.
+        /// Added to the variances for numerical stability.
         eps: f64 = 1e-5,
     }
 }
@@ -116,16 +115,16 @@ options! {
     /// The options of [`Tensor::rms_norm_with`].
     ///
     /// ```
-    /// use cotangent::{RmsNormOptions, tensor};
+    /// use cotangent::{tensor, options::RmsNormOptions};
     /// let weight = tensor!([1.0, 2.0])?;
     /// let y = tensor!([3.0, 3.0])?.rms_norm_with([2], RmsNormOptions::new().weight(&weight).eps(0.0))?;
     /// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct RmsNormOptions<'a> {
-        /// What the elements are multiplied by, of the normalised shape.
+        /// The scale, of shape `normalized_shape`.
         weight: Option<&'a Tensor> = None,
-        /// What is added to a mean square, lest it be 0; unless given, the step from 1 to the next number of the compute dtype.
+        /// Added to the mean square for numerical stability; by default the machine epsilon of the compute dtype.
         eps: Option<f64> = None,
     }
 }
@@ -134,44 +133,44 @@ options! {
     /// The options of [`Tensor::local_response_norm_with`].
     ///
     /// ```
-    /// use cotangent::{LocalResponseNormOptions, Tensor};
+    /// use cotangent::{Tensor, options::LocalResponseNormOptions};
     /// let options = LocalResponseNormOptions::new().alpha(0.0).k(4.0).beta(0.5);
     /// assert_eq!(Tensor::ones([1, 1, 1])?.local_response_norm_with(1, options)?.item::<f32>()?, 0.5);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LocalResponseNormOptions {
-        /// The weight of the mean square.
+        /// The factor of the mean square.
         alpha: f64 = 1e-4,
-        /// The power.
+        /// The exponent.
         beta: f64 = 0.75,
-        /// What is added before the power.
+        /// Added before the power is taken.
         k: f64 = 1.0,
     }
 }
 
-/// Some of the old and some of the new: one step of a chain, where a cast to another dtype would be a pass of its own.
+/// The weighted sum of old and new statistics as one elementwise step: a separate cast would be another pass.
 static MOVED: LazyLock<Formula> = LazyLock::new(|| Formula::new("moved", 2, 2, |x, p| x[0] * p[0] + x[1] * p[1]));
 
 /// The number of channels, which are the second dimension.
 fn channels(op: &'static str, x: &Tensor, least: usize) -> Result<usize> {
     float_only(op, x)?;
     if x.rank() < least {
-        bail!(Shape, op, "an input of shape {:?} has fewer than {least} dimensions", x.shape());
+        bail!(Shape, op, "input must have at least {least} dimensions, got shape {:?}", x.shape());
     }
     Ok(x.shape()[1])
 }
 
-/// One number for each channel, beside a tensor of so many dimensions.
+/// A parameter with one number per channel, reshaped to broadcast against a tensor of `rank` dimensions.
 fn per_channel(op: &'static str, what: &str, t: Option<&Tensor>, count: usize, rank: usize) -> Result<Option<Tensor>> {
     let Some(t) = t else { return Ok(None) };
     if t.shape() != [count] {
-        bail!(Shape, op, "a {what} of shape {:?} does not fit {count} channels", t.shape());
+        bail!(Shape, op, "{what} must have shape [{count}], got {:?}", t.shape());
     }
     float_only(op, t)?;
     t.reshape(Shape::from(vec![1; rank]).with(1, count)).map(Some)
 }
 
-/// With statistics that are given: a function of the elements by themselves.
+/// Normalization with given statistics, which is elementwise.
 #[track_caller]
 fn given(
     op: &'static str,
@@ -182,15 +181,15 @@ fn given(
 ) -> Result<Tensor> {
     let count = x.shape()[1];
     let shaped = |what: &str, t: Option<&Tensor>| per_channel(op, what, t, count, x.rank());
-    let (Some(mean), Some(var)) = (shaped("running mean", mean)?, shaped("running variance", var)?) else {
-        bail!(Value, op, "without the batch's statistics a running mean and a running variance are needed");
+    let (Some(mean), Some(var)) = (shaped("running_mean", mean)?, shaped("running_var", var)?) else {
+        bail!(Value, op, "running_mean and running_var must be given if batch statistics are not used");
     };
     let (weight, bias) = (shaped("weight", weight)?, shaped("bias", bias)?);
     let mut dtype = x.dtype();
     for t in [&weight, &bias].into_iter().flatten() {
         dtype = common_dtype(op, dtype, t.dtype())?;
     }
-    let wide = compute_dtype(dtype);
+    let wide = dtype.compute_dtype();
     let plain = |t: &Tensor| t.to_dtype(wide);
     let norm = Norm { op, over: Vec::new(), eps, centred: true };
     let affine = [weight.as_ref().map(plain).transpose()?, bias.as_ref().map(plain).transpose()?];
@@ -198,22 +197,22 @@ fn given(
     norm.value(&plain(x)?, (Some(&stats.0), &stats.1), [affine[0].as_ref(), affine[1].as_ref()])?.to_dtype(dtype)
 }
 
-/// The dimensions of a batch: all but the channels.
+/// All dimensions but the channels.
 fn but_channels(x: &Tensor) -> Vec<usize> {
     (0..x.rank()).filter(|&d| d != 1).collect()
 }
 
-/// The batch's own statistics: how many elements a channel has, and the call.
+/// The number of elements per channel, and the normalization over the batch.
 fn of_batch(op: &'static str, x: &Tensor, eps: f64) -> Result<(usize, Norm)> {
     let count = channels(op, x, 2)?;
     let each = x.numel() / count.max(1);
     if each == 1 {
-        bail!(Shape, op, "an input of shape {:?} has one element for each channel, which has no variance", x.shape());
+        bail!(Shape, op, "input must have more than one element per channel for a variance, got shape {:?}", x.shape());
     }
     Ok((each, Norm { op, over: but_channels(x), eps, centred: true }))
 }
 
-/// # Normalisation of channels
+/// # Batch, group and instance normalization
 #[ops]
 impl Tensor {
     /// Batch normalization of the channels, the second dimension: `(x - mean) / sqrt(var + eps) · weight + bias`. In
@@ -221,7 +220,7 @@ impl Tensor {
     /// [`batch_norm_with_update`](Self::batch_norm_with_update) returns new ones, and the layer keeps them.
     ///
     /// ```
-    /// # use cotangent::{BatchNormOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::BatchNormOptions};
     /// let x = tensor!([[1.0, 10.0], [3.0, 30.0]])?;
     /// let y = x.batch_norm_with(BatchNormOptions::new().training(true).eps(0.0))?;
     /// assert_eq!(y.to_vec::<f32>()?, [-1.0, -1.0, 1.0, 1.0]);
@@ -229,8 +228,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, no statistics are given outside of training, a channel of a batch has one element, or
-    /// the input is not of floats.
+    /// If the shapes do not match, no statistics are given outside of training, a channel of the batch has only one
+    /// element, or the input is not floating point.
     #[op(samples = batch_samples, errors = batch_errors)]
     pub fn batch_norm<'a>(&self, options: impl Into<BatchNormOptions<'a>>) -> Result<Tensor> {
         const OP: &str = "batch_norm";
@@ -239,7 +238,7 @@ impl Tensor {
         if !training {
             return given(OP, self, [running_mean, running_var], [weight, bias], eps);
         }
-        for (what, t) in [("running mean", running_mean), ("running variance", running_var)] {
+        for (what, t) in [("running_mean", running_mean), ("running_var", running_var)] {
             per_channel(OP, what, t, count, self.rank())?;
         }
         let (_, norm) = of_batch(OP, self, eps)?;
@@ -273,21 +272,21 @@ impl Tensor {
         let (each, norm) = of_batch(OP, self, eps)?;
         let count = self.shape()[1];
         let shaped = |what: &str, t: Option<&Tensor>| per_channel(OP, what, t, count, self.rank());
-        shaped("running mean", Some(running_mean))?;
-        shaped("running variance", Some(running_var))?;
+        shaped("running_mean", Some(running_mean))?;
+        shaped("running_var", Some(running_var))?;
         let (weight, bias) = (shaped("weight", weight)?, shaped("bias", bias)?);
         let (weight, bias, x) = (weight.as_ref(), bias.as_ref(), self);
         let Computed { y, mean, var, dtype, wide } = norm.compute(x, weight, bias)?;
         let sampled = each as f64 / (each as f64 - 1.0);
         let moved = |old: &Tensor, new: &Tensor, factor: f64| {
             let new = new.reshape([count])?;
-            if old.device() != Device::Cpu && compute_dtype(old.dtype()) == new.dtype() {
+            if old.device() != Device::Cpu && old.dtype().compute_dtype() == new.dtype() {
                 let (old, shares) = (old.detach(), [Scalar::F64(1.0 - momentum), Scalar::F64(momentum * factor)]);
                 return map(OP, (&*MOVED, &shares), new.dtype(), &[&old, &new], old.layout().shape(), old.dtype());
             }
             old.detach().mul(1.0 - momentum)?.add(&new.mul(momentum * factor)?)?.to_dtype(old.dtype())
         };
-        let Some(mean) = mean else { bail!(Value, OP, "there is no mean") };
+        let Some(mean) = mean else { bail!(Value, OP, "expected a mean of the batch, got none") };
         let all = [y.to_dtype(dtype)?, moved(running_mean, &mean, 1.0)?, moved(running_var, &var, sampled)?];
         let inputs: SmallVec<[&Tensor; 5]> =
             [Some(x), weight, bias, Some(running_mean), Some(running_var)].into_iter().flatten().collect();
@@ -301,7 +300,7 @@ impl Tensor {
                     Some(g) => norm.grads(ctx, &x, g, (Some(&mean), &var), weight.as_ref(), bias.as_ref(), wide)?,
                     None => smallvec![None; 1 + usize::from(weight.is_some()) + usize::from(bias.is_some())],
                 };
-                // What the statistics take from the elements.
+                // The gradients through the statistics.
                 let wide_as = |g: &Tensor, factor: f64| g.to_dtype(wide)?.reshape(var.shape())?.mul(factor);
                 let share = momentum / each as f64;
                 if let Some(g) = cotangents[1].as_ref().filter(|_| ctx.needs(0)) {
@@ -318,7 +317,7 @@ impl Tensor {
                 for g in &cotangents[1..] {
                     grads.push(g.as_ref().map(|g| g.mul(1.0 - momentum)).transpose()?);
                 }
-                // Results that nobody used leave some inputs without a part in the others.
+                // If a result is unused, an input may have no gradient yet.
                 for (at, shape) in shapes.iter().enumerate() {
                     if ctx.needs(at) && grads[at].is_none() {
                         grads[at] = Some(Tensor::zeros_with(shape, (wide, x.device()))?);
@@ -334,7 +333,7 @@ impl Tensor {
     /// as an option.
     ///
     /// ```
-    /// # use cotangent::{InstanceNormOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::InstanceNormOptions};
     /// let x = tensor!([[[1.0, 3.0]], [[10.0, 30.0]]])?;
     /// let y = x.instance_norm_with(InstanceNormOptions::new().eps(0.0))?;
     /// assert_eq!(y.to_vec::<f32>()?, [-1.0, 1.0, -1.0, 1.0]);
@@ -342,7 +341,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, a channel of an example has one element, or the input is not of floats.
+    /// If the shapes do not match, a channel of an example has only one element, or the input is not floating point.
     #[op(samples = instance_samples, errors = instance_errors)]
     pub fn instance_norm<'a>(&self, options: impl Into<InstanceNormOptions<'a>>) -> Result<Tensor> {
         const OP: &str = "instance_norm";
@@ -355,7 +354,7 @@ impl Tensor {
             bail!(
                 Shape,
                 OP,
-                "an input of shape {:?} has one element for each channel, which has no variance",
+                "input must have more than one element per channel for a variance, got shape {:?}",
                 self.shape()
             );
         }
@@ -369,7 +368,7 @@ impl Tensor {
     /// per channel are options.
     ///
     /// ```
-    /// # use cotangent::{GroupNormOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::GroupNormOptions};
     /// let x = tensor!([[1.0, 3.0, 10.0, 30.0]])?;
     /// let y = x.group_norm_with(2, GroupNormOptions::new().eps(0.0))?;
     /// assert_eq!(y.to_vec::<f32>()?, [-1.0, 1.0, -1.0, 1.0]);
@@ -377,23 +376,28 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the channels are no multiple of the groups, the shapes do not fit, or the input is not of floats.
+    /// If the channels are not a multiple of the groups, the shapes do not match, or the input is not floating point.
     #[op(autocast_cuda = f32, samples = group_samples, errors = group_errors)]
     pub fn group_norm<'a>(&self, num_groups: usize, options: impl Into<GroupNormOptions<'a>>) -> Result<Tensor> {
         const OP: &str = "group_norm";
         let GroupNormOptions { weight, bias, eps } = options;
         let count = channels(OP, self, 2)?;
         if num_groups == 0 || !count.is_multiple_of(num_groups) {
-            bail!(Shape, OP, "{count} channels of shape {:?} do not make {num_groups} groups", self.shape());
+            bail!(
+                Shape,
+                OP,
+                "channels must be divisible by num_groups {num_groups}, got {count} channels in shape {:?}",
+                self.shape()
+            );
         }
-        let places = self.shape()[2..].iter().product::<usize>();
+        let positions = self.shape()[2..].iter().product::<usize>();
         let each = count / num_groups;
         let grouped = |what: &str, t: Option<&Tensor>| -> Result<Option<Tensor>> {
             let t = per_channel(OP, what, t, count, 2)?;
             t.map(|t| t.reshape([1, num_groups, each, 1])).transpose()
         };
         let (weight, bias) = (grouped("weight", weight)?, grouped("bias", bias)?);
-        let x = self.reshape([self.shape()[0], num_groups, each, places])?;
+        let x = self.reshape([self.shape()[0], num_groups, each, positions])?;
         let norm = Norm { op: OP, over: vec![2, 3], eps, centred: true };
         norm.run(&x, weight.as_ref(), bias.as_ref())?.reshape(self.shape())
     }
@@ -408,7 +412,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, or the input is not of floats.
+    /// If the shapes do not match, or the input is not floating point.
     #[op(autocast_cuda = f32, samples = rms_samples, errors = rms_errors)]
     pub fn rms_norm<'a>(
         &self,
@@ -419,12 +423,17 @@ impl Tensor {
         let (normalized, RmsNormOptions { weight, eps }) = (normalized_shape, options);
         float_only(OP, self)?;
         if normalized.is_empty() || !self.shape().ends_with(&normalized) {
-            bail!(Shape, OP, "an input of shape {:?} does not end with {normalized:?}", self.shape());
+            bail!(
+                Shape,
+                OP,
+                "normalized_shape must match the last dimensions of input shape {:?}, got {normalized:?}",
+                self.shape()
+            );
         }
         if let Some(weight) = weight.filter(|weight| *weight.shape() != *normalized) {
-            bail!(Shape, OP, "a weight of shape {:?} does not fit {normalized:?}", weight.shape());
+            bail!(Shape, OP, "weight must have shape {normalized:?}, got {:?}", weight.shape());
         }
-        let least = if compute_dtype(self.dtype()) == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
+        let least = if self.dtype().compute_dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
         let first = self.rank() - normalized.len();
         let weight = weight
             .map(|weight| {
@@ -440,7 +449,7 @@ impl Tensor {
     /// channels, the second dimension. Missing neighbours count as 0.
     ///
     /// ```
-    /// # use cotangent::{LocalResponseNormOptions, Tensor};
+    /// # use cotangent::{Tensor, options::LocalResponseNormOptions};
     /// let options = LocalResponseNormOptions::new().alpha(3.0).beta(1.0);
     /// let y = Tensor::ones([1, 3, 1])?.local_response_norm_with(3, options)?;
     /// assert_eq!(y.to_vec::<f32>()?, [1.0 / 3.0, 0.25, 1.0 / 3.0]);
@@ -448,23 +457,23 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are fewer than three dimensions, the size is 0, or the input is not of floats.
+    /// If there are fewer than three dimensions, the size is 0, or the input is not floating point.
     #[op(autocast_cuda = f32, samples = response_samples, errors = response_errors)]
     pub fn local_response_norm(&self, size: usize, options: impl Into<LocalResponseNormOptions>) -> Result<Tensor> {
         const OP: &str = "local_response_norm";
         let LocalResponseNormOptions { alpha, beta, k } = options;
         channels(OP, self, 3)?;
         let (Ok(before), Ok(after)) = (isize::try_from(size / 2), isize::try_from(size.saturating_sub(1) / 2)) else {
-            bail!(Value, OP, "a size of {size} channels");
+            bail!(Value, OP, "size is too large, got {size}");
         };
         if size == 0 {
-            bail!(Value, OP, "a size of 0 channels");
+            bail!(Value, OP, "size must be positive, got 0");
         }
         if self.numel() == 0 {
             return Ok(self.clone());
         }
-        let x = self.to_dtype(compute_dtype(self.dtype()))?;
-        // Sums of neighbours: the channels last, padded, and every window of them.
+        let x = self.to_dtype(self.dtype().compute_dtype())?;
+        // Sums over neighbours: the channels are moved last, padded, and summed in windows.
         let squares = x.square()?.movedim(1, -1)?.pad(&[before, after])?;
         let sums = squares.unfold(-1, size, 1)?.sum(-1)?.movedim(-1, 1)?;
         x.div(&sums.mul(alpha / size as f64)?.add(k)?.pow(beta)?)?.to_dtype(self.dtype())
@@ -495,10 +504,10 @@ fn batch_errors() -> Result<Vec<ErrorCase>> {
     let x = normal([2, 3], 1)?;
     Ok(vec![
         error!["no channels", "[3]"; sample![normal([3], 1)?; training = true]],
-        error!["no statistics", "running mean"; sample![&x]],
+        error!["no statistics", "running_mean"; sample![&x]],
         error!["one element", "[1, 3]"; sample![normal([1, 3], 1)?; training = true]],
-        error!["another weight", "weight", "[2]", "3 channels"; sample![&x; training = true, weight = normal([2], 1)?]],
-        error!["another mean", "[2]", "3 channels"; sample![&x; running_mean = normal([2], 1)?, running_var = normal([3], 1)?]],
+        error!["another weight", "weight", "[2]", "[3]"; sample![&x; training = true, weight = normal([2], 1)?]],
+        error!["another mean", "[2]", "[3]"; sample![&x; running_mean = normal([2], 1)?, running_var = normal([3], 1)?]],
         error!["integers", "i64"; sample![ints(&[1, 2], [2, 1])?; training = true]],
     ])
 }
@@ -517,8 +526,8 @@ fn update_samples() -> Result<Vec<Sample>> {
 fn update_errors() -> Result<Vec<ErrorCase>> {
     let (x, c) = (normal([2, 3], 1)?, normal([3], 1)?);
     Ok(vec![
-        error!["another mean", "mean", "[2]", "3 channels"; sample![&x, normal([2], 1)?, &c]],
-        error!["another variance", "variance", "[2]"; sample![&x, &c, normal([2], 1)?]],
+        error!["another mean", "running_mean", "[2]", "[3]"; sample![&x, normal([2], 1)?, &c]],
+        error!["another variance", "running_var", "[2]"; sample![&x, &c, normal([2], 1)?]],
         error!["one element", "[1, 3]"; sample![normal([1, 3], 1)?, &c, &c]],
     ])
 }
@@ -540,7 +549,7 @@ fn instance_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         error!["one element", "[2, 3, 1]"; sample![normal([2, 3, 1], 1)?]],
         error!["no channels", "[3]"; sample![normal([3], 1)?]],
-        error!["no statistics", "running mean"; sample![&x; use_input_stats = false]],
+        error!["no statistics", "running_mean"; sample![&x; use_input_stats = false]],
         error!["another bias", "bias", "[2]"; sample![&x; bias = normal([2], 1)?]],
     ])
 }
@@ -563,7 +572,7 @@ fn group_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         error!["other groups", "4 channels", "3"; sample![&x, 3]],
         error!["no groups", "0"; sample![&x, 0]],
-        error!["another weight", "[2]", "4 channels"; sample![&x, 2; weight = normal([2], 1)?]],
+        error!["another weight", "[2]", "[4]"; sample![&x, 2; weight = normal([2], 1)?]],
         error!["integers", "i64"; sample![ints(&[1, 2], [1, 2])?, 1]],
     ])
 }

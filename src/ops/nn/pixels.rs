@@ -1,19 +1,19 @@
-//! Pixels as channels and back, and channels in another order.
+//! Pixel shuffle, pixel unshuffle and channel shuffle.
 
 use crate::error::bail;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::{Result, Tensor};
 
-/// Channels and the two dimensions after them, with what comes before as one.
+/// `[batch, channels, height, width]`, with all leading dimensions merged into the batch.
 fn planes(op: &'static str, x: &Tensor) -> Result<[usize; 4]> {
     let [lead @ .., c, h, w] = x.shape() else {
-        bail!(Shape, op, "shape {:?} has no channels, rows and columns", x.shape());
+        bail!(Shape, op, "input must have at least 3 dimensions, got shape {:?}", x.shape());
     };
     Ok([lead.iter().product(), *c, *h, *w])
 }
 
-/// # Other forms
+/// # Pixel and channel shuffling
 #[ops]
 impl Tensor {
     /// Rearranges `[.., C · r², H, W]` into `[.., C, H · r, W · r]`.
@@ -25,14 +25,19 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are fewer than three dimensions, or the channels are no multiple of `r²`.
+    /// If there are fewer than three dimensions, or the channels are not a multiple of `r²`.
     #[op(samples = shuffle_samples, errors = shuffle_errors)]
     pub fn pixel_shuffle(&self, upscale_factor: usize) -> Result<Tensor> {
         const OP: &str = "pixel_shuffle";
         let ([n, c, h, w], r) = (planes(OP, self)?, upscale_factor);
         let square = r.saturating_mul(r);
         if square == 0 || c % square != 0 {
-            bail!(Shape, OP, "{c} channels of shape {:?} are no multiple of the square of {r}", self.shape());
+            bail!(
+                Shape,
+                OP,
+                "channels must be divisible by upscale_factor², got {c} channels in shape {:?} and upscale_factor {r}",
+                self.shape()
+            );
         }
         let mut shape = self.shape().to_vec();
         let at = shape.len() - 3;
@@ -49,13 +54,18 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are fewer than three dimensions, or height and width are no multiples of `r`.
+    /// If there are fewer than three dimensions, or height and width are not multiples of `r`.
     #[op(samples = unshuffle_samples, errors = unshuffle_errors)]
     pub fn pixel_unshuffle(&self, downscale_factor: usize) -> Result<Tensor> {
         const OP: &str = "pixel_unshuffle";
         let ([n, c, h, w], r) = (planes(OP, self)?, downscale_factor);
         if r == 0 || h % r != 0 || w % r != 0 {
-            bail!(Shape, OP, "height and width of shape {:?} are no multiples of {r}", self.shape());
+            bail!(
+                Shape,
+                OP,
+                "height and width must be divisible by downscale_factor {r}, got shape {:?}",
+                self.shape()
+            );
         }
         let mut shape = self.shape().to_vec();
         let at = shape.len() - 3;
@@ -73,16 +83,21 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are fewer than three dimensions, or the channels are no multiple of the groups.
+    /// If there are fewer than three dimensions, or the channels are not a multiple of the groups.
     #[op(samples = channel_samples, errors = channel_errors)]
     pub fn channel_shuffle(&self, groups: usize) -> Result<Tensor> {
         const OP: &str = "channel_shuffle";
         if self.rank() < 3 {
-            bail!(Shape, OP, "shape {:?} has no channels and places", self.shape());
+            bail!(Shape, OP, "input must have at least 3 dimensions, got shape {:?}", self.shape());
         }
         let c = self.shape()[1];
         if groups == 0 || !c.is_multiple_of(groups) {
-            bail!(Shape, OP, "{c} channels of shape {:?} do not make {groups} groups", self.shape());
+            bail!(
+                Shape,
+                OP,
+                "channels must be divisible by groups {groups}, got {c} channels in shape {:?}",
+                self.shape()
+            );
         }
         self.unflatten(1, [groups, c / groups])?.transpose(1, 2)?.reshape(self.shape())
     }

@@ -1,74 +1,74 @@
-//! Pools: one number for each window of an image.
+//! Pooling: one number for each window of an image.
 //!
-//! A window's largest element and its sum are kernels; everything else is made of them.
+//! The maximum and the sum of windows are kernels; all other pooling operations use them.
 
 use crate::autograd::BackwardContext;
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::kernel;
 use crate::backend::spec::Windows;
 use crate::error::bail;
 use crate::layout::Layout;
+use crate::layout::Sizes;
 use crate::ops::nn::conv::{each, five, spatial};
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::vmap::innermost;
-use crate::{DType, Device, Result, Shape, Sizes, Tensor};
+use crate::tensor::batch::innermost;
+use crate::{DType, Device, Result, Shape, Tensor};
 use smallvec::smallvec;
 
 options! {
-    /// The options of [`Tensor::max_pool2d_with`] and its like. What is given for a dimension may be one number for all of them.
+    /// The options of max pooling, such as [`Tensor::max_pool2d_with`]. One number applies to all dimensions.
     ///
     /// ```
-    /// use cotangent::{MaxPoolOptions, Tensor};
+    /// use cotangent::{Tensor, options::MaxPoolOptions};
     /// let x = Tensor::ones([1, 2, 7, 7])?;
     /// assert_eq!(x.max_pool2d_with(3, MaxPoolOptions::new().stride(2).padding(1))?.shape(), [1, 2, 4, 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct MaxPoolOptions {
-        /// The step of the windows; by default their size.
+        /// The stride of the windows; by default their size.
         stride: Sizes = Sizes::from(()),
-        /// How far windows reach beyond both ends, at most half of their size.
+        /// The padding on both sides, at most half of the window size.
         padding: Sizes = Sizes::from(0),
-        /// The step between the elements of a window.
+        /// The spacing between the elements of a window.
         dilation: Sizes = Sizes::from(1),
-        /// Whether a last window may reach beyond the padding.
+        /// Whether the last window may extend beyond the padding.
         ceil_mode: bool = false,
     }
 }
 
 options! {
-    /// The options of [`Tensor::avg_pool2d_with`] and its like. What is given for a dimension may be one number for all of them.
+    /// The options of average pooling, such as [`Tensor::avg_pool2d_with`]. One number applies to all dimensions.
     ///
     /// ```
-    /// use cotangent::{AvgPoolOptions, Tensor};
+    /// use cotangent::{Tensor, options::AvgPoolOptions};
     /// let x = Tensor::ones([1, 2, 7, 7])?;
     /// let options = AvgPoolOptions::new().stride(2).padding(1).count_include_pad(false);
     /// assert_eq!(x.avg_pool2d_with(3, options)?.to_vec::<f32>()?, [1.0; 32]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct AvgPoolOptions {
-        /// The step of the windows; by default their size.
+        /// The stride of the windows; by default their size.
         stride: Sizes = Sizes::from(()),
-        /// How many zeros there are at both ends, at most half of a window's size.
+        /// The zero padding on both sides, at most half of the window size.
         padding: Sizes = Sizes::from(0),
-        /// Whether a last window may reach beyond the padding.
+        /// Whether the last window may extend beyond the padding.
         ceil_mode: bool = false,
-        /// Whether these zeros count as elements.
+        /// Whether the padding counts in the number of elements.
         count_include_pad: bool = true,
-        /// What sums are divided by, in place of the number of elements.
+        /// The divisor of the sums, instead of the number of elements.
         divisor_override: Option<i64> = None,
     }
 }
 
-/// # Pools
+/// # Pooling
 #[ops]
 impl Tensor {
     /// The maximum of each window of a signal `[batch, channels, length]`. The batch dimension may be missing.
     ///
     /// ```
-    /// # use cotangent::{MaxPoolOptions, tensor};
+    /// # use cotangent::{tensor, options::MaxPoolOptions};
     /// let x = tensor!([[1.0, 5.0, 2.0, 4.0, 3.0]])?;
     /// assert_eq!(x.max_pool1d(2)?.to_vec::<f32>()?, [5.0, 4.0]);
     /// assert_eq!(x.max_pool1d_with(2, MaxPoolOptions::new().ceil_mode(true))?.to_vec::<f32>()?, [5.0, 4.0, 3.0]);
@@ -76,7 +76,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the input has another rank, there is no window, or the padding is more than half of one.
+    /// If the input has the wrong rank, no window fits, or the padding exceeds half of the window.
     #[op(samples = || max_samples(1), errors = || pool_errors(1))]
     pub fn max_pool1d(&self, kernel_size: impl Into<Sizes>, options: impl Into<MaxPoolOptions>) -> Result<Tensor> {
         Pool::max("max_pool1d", 1, self, &kernel_size, &options)?.values(self)
@@ -183,7 +183,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the input has another rank or is not of floating point, there is no window, or the padding is more than half of one.
+    /// If the input has the wrong rank or dtype, no window fits, or the padding exceeds half of the window.
     #[op(samples = || avg_samples(1), errors = || avg_errors(1))]
     pub fn avg_pool1d(&self, kernel_size: impl Into<Sizes>, options: impl Into<AvgPoolOptions>) -> Result<Tensor> {
         average("avg_pool1d", 1, self, &kernel_size, &options)
@@ -221,14 +221,14 @@ impl Tensor {
     }
 }
 
-/// Refuses what is no image of so many dimensions, with or without a batch.
+/// Checks that `x` has channels and `rank` spatial dimensions, with or without a batch.
 pub(in crate::ops) fn check_rank(op: &'static str, x: &Tensor, rank: usize) -> Result<()> {
     if x.rank() != rank + 1 && x.rank() != rank + 2 {
         let shape = x.shape();
         bail!(
             Shape,
             op,
-            "an input of shape {shape:?} must have {} dimensions, or {} without a batch",
+            "input must have {} dimensions, or {} without a batch, got shape {shape:?}",
             rank + 2,
             rank + 1
         );
@@ -236,7 +236,7 @@ pub(in crate::ops) fn check_rank(op: &'static str, x: &Tensor, rank: usize) -> R
     Ok(())
 }
 
-/// The sizes of windows and their steps, one for each of three dimensions.
+/// The sizes, strides, padding and dilation of windows, for each of three dimensions.
 pub(in crate::ops) struct Frame {
     pub kernel: [usize; 3],
     pub stride: [usize; 3],
@@ -270,7 +270,7 @@ impl Frame {
             let wide = |x: usize| x as i128;
             let span = (wide(kernel) - 1) * wide(dilation) + 1;
             if 2 * wide(pad) > span {
-                bail!(Value, op, "a padding of {pad} is more than half of a window of {span}");
+                bail!(Value, op, "padding must be at most half of the kernel span {span}, got {pad}");
             }
             let padded = wide(size[dim]) + 2 * wide(pad);
             let more = if ceil { wide(stride) - 1 } else { 0 };
@@ -283,7 +283,7 @@ impl Frame {
                 bail!(
                     Shape,
                     op,
-                    "windows of {span} elements do not fit dimension {} of shape {:?}",
+                    "a kernel that spans {span} elements does not fit dimension {} of shape {:?}",
                     x.rank() + dim - 3,
                     x.shape()
                 );
@@ -294,17 +294,17 @@ impl Frame {
     }
 }
 
-/// A layout of planes, with a batch or without, as one of five dimensions.
+/// The layout of an image, with or without a batch, extended to five dimensions.
 fn planes(op: &'static str, layout: &Layout, rank: usize) -> Result<Layout> {
     if layout.rank() == rank + 1 { five(op, &layout.unsqueeze(op, 0)?) } else { five(op, layout) }
 }
 
-/// What a kernel reads: elements of the compute dtype or, on a GPU, those that there are.
+/// The operand of a kernel: in the compute dtype on the CPU, in its own dtype on a GPU.
 fn operand(x: &Tensor) -> Result<Tensor> {
-    if x.device() == Device::Cpu { x.detach().to_dtype(compute_dtype(x.dtype())) } else { Ok(x.detach()) }
+    if x.device() == Device::Cpu { x.detach().to_dtype(x.dtype().compute_dtype()) } else { Ok(x.detach()) }
 }
 
-/// Whether the channels of what is made of an image come last: where those of the image do.
+/// Whether results keep the channels last in memory, as the image does.
 fn channels_last(x: &Tensor, rank: usize) -> bool {
     x.rank() == rank + 2 && x.keeps_channels_last()
 }
@@ -314,7 +314,7 @@ fn with_windows(shape: &[usize], windows: &[Windows; 3], rank: usize) -> Shape {
     lead.chain(windows[3 - rank..].iter().map(|windows| windows.count)).collect()
 }
 
-/// The largest elements of windows.
+/// Max pooling over given windows.
 pub(in crate::ops) struct Pool {
     pub op: &'static str,
     pub rank: usize,
@@ -336,17 +336,22 @@ impl Pool {
         self.both(x).map(|(values, _)| values)
     }
 
-    /// The kernel's results, outside the graph. Without `indexed` the indices are empty.
+    /// The kernel's results, not recorded in the graph. Without `indexed` the indices are empty.
     fn compute(&self, x: &Tensor, indexed: bool) -> Result<(Tensor, Tensor)> {
         let Pool { op, rank, windows } = *self;
         if x.dtype() == DType::Bool {
             bail!(DType, op, "not defined for bool");
         }
         if windows.iter().any(Windows::may_be_empty) {
-            bail!(Shape, op, "a window may have no element of shape {:?}, and no largest one", x.shape());
+            bail!(
+                Shape,
+                op,
+                "every window must contain an element, got an empty window for input shape {:?}",
+                x.shape()
+            );
         }
         if let Some(level) = innermost([x]) {
-            // The examples are a part of the first dimension, whether that is a batch or the channels.
+            // The examples are merged into the first dimension, which is the batch or the channels.
             let (values, indices) = self.compute(&x.leading_batch(level)?.flatten(0, 1)?, indexed)?;
             let own = |y: &Tensor| y.unflatten(0, [level.size, x.shape()[0]])?.batched(level);
             return Ok((own(&values)?, if indexed { own(&indices)? } else { indices }));
@@ -381,7 +386,7 @@ impl Pool {
     }
 }
 
-/// Each element of `g` where its index says, and zeros elsewhere; of a shape, with the channels last or not.
+/// Adds the elements of `g` at their indices into zeros of the given shape, with the channels last in memory or not.
 #[track_caller]
 fn at_largest(
     op: &'static str,
@@ -416,7 +421,8 @@ fn at_largest(
     })
 }
 
-/// The sums of windows, divided by a number. Each element is in the windows of the inverse, whose sums the gradient is.
+/// The sums of windows, divided by a number. The gradient is the sum over the inverse windows: for each input element,
+/// the windows that contain it.
 #[track_caller]
 pub(in crate::ops) fn window_sums(
     op: &'static str,
@@ -439,7 +445,7 @@ fn sums_in_order(
     last: bool,
 ) -> Result<Tensor> {
     if x.is_batched() {
-        // All leading dimensions are alike, and one is enough for them.
+        // All leading dimensions are treated alike, so they are flattened into one.
         let shape = with_windows(x.shape(), windows, rank);
         let lead = x.rank() - rank;
         let flat = x.flatten(0, lead - 1)?;
@@ -464,7 +470,7 @@ fn sums_in_order(
     })
 }
 
-/// Sums divided by a number for each window: the product of one for each dimension.
+/// The sums of windows, each divided by the product of its lengths in all dimensions.
 #[track_caller]
 pub(in crate::ops) fn divided(
     op: &'static str,
@@ -474,7 +480,7 @@ pub(in crate::ops) fn divided(
     length: impl Fn(usize, usize) -> usize,
 ) -> Result<Tensor> {
     if windows.iter().any(|windows| windows.count > 1 << 20) {
-        // Before all windows are looked at it is known that there is room for as many results.
+        // Refuses a result that does not fit in memory before looping over all windows.
         Tensor::empty(op, with_windows(x.shape(), windows, rank), x.dtype(), x.device())?;
     }
     let same = |dim: usize| (1..windows[dim].count).all(|o| length(dim, o) == length(dim, 0));
@@ -501,12 +507,12 @@ fn average(op: &'static str, rank: usize, x: &Tensor, kernel: &Sizes, options: &
     let frame = Frame::new(op, rank, kernel, &options.stride, &options.padding, &Sizes::from(1))?;
     if (3 - rank..3).any(|dim| frame.pad[dim] > frame.kernel[dim] / 2) {
         let (pad, kernel) = (&options.padding.0[..], &kernel.0[..]);
-        bail!(Value, op, "a padding of {pad:?} is more than half of windows of {kernel:?}");
+        bail!(Value, op, "padding must be at most half of kernel_size {kernel:?}, got {pad:?}");
     }
     let windows = frame.windows(op, rank, x, options.ceil_mode)?;
     if let Some(divisor) = options.divisor_override {
         if divisor == 0 {
-            bail!(Value, op, "divisor_override 0: sums cannot be divided by it");
+            bail!(Value, op, "divisor_override must not be 0");
         }
         return window_sums(op, rank, x, &windows, divisor as f64);
     }
@@ -514,7 +520,7 @@ fn average(op: &'static str, rank: usize, x: &Tensor, kernel: &Sizes, options: &
         if !options.count_include_pad {
             return windows[dim].at(o).1;
         }
-        // What lies in the padding counts, what lies beyond it does not.
+        // Elements in the padding count, elements beyond it do not.
         let end = (o * frame.stride[dim] + frame.kernel[dim]).min(windows[dim].size + 2 * frame.pad[dim]);
         end - o * frame.stride[dim]
     })
@@ -563,10 +569,10 @@ fn pool_errors(rank: usize) -> Result<Vec<ErrorCase>> {
     let x = image(1, 2, rank)?;
     Ok(vec![
         error!["another rank", "[3]"; sample![normal([3], 1)?, 2]],
-        error!["an empty window", "kernel_size [0]"; sample![&x, 0]],
+        error!["an empty window", "kernel_size", "[0]"; sample![&x, 0]],
         error!["windows larger than the input", "9", "[1, 2"; sample![&x, 9]],
         error!["too much padding", "padding"; sample![&x, 2; padding = 2]],
-        error!["a stride of 0", "stride [0]"; sample![&x, 2; stride = 0]],
+        error!["a stride of 0", "stride", "[0]"; sample![&x, 2; stride = 0]],
         error!["too many numbers", "[1, 1, 1, 1]"; sample![&x, vec![1; 4]]],
     ])
 }
@@ -575,6 +581,6 @@ fn avg_errors(rank: usize) -> Result<Vec<ErrorCase>> {
     let mut all = pool_errors(rank)?;
     let x = image(1, 2, rank)?;
     all.push(error!["integers", "i64"; sample![x.to_dtype(DType::I64)?, 2]]);
-    all.push(error!["a divisor of 0", "divisor_override 0"; sample![&x, 2; divisor_override = 0]]);
+    all.push(error!["a divisor of 0", "divisor_override"; sample![&x, 2; divisor_override = 0]]);
     Ok(all)
 }

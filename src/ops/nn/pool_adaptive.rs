@@ -1,15 +1,16 @@
-//! Pools whose windows follow from the size of the result.
+//! Adaptive pooling: the windows follow from the output size.
 
 use crate::backend::spec::Windows;
 use crate::error::bail;
+use crate::layout::Sizes;
 use crate::ops::nn::conv::spatial;
 use crate::ops::nn::pool::{Pool, check_rank, divided, image};
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
-use crate::{DType, Result, Sizes, Tensor};
+use crate::{DType, Result, Tensor};
 
-/// # Adaptive pools
+/// # Adaptive pooling
 #[ops]
 impl Tensor {
     /// The maxima of `output_size` windows of about equal size over a signal `[batch, channels, length]`. -1 keeps the
@@ -23,7 +24,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the input has another rank or no elements, or the size is negative.
+    /// If the input has the wrong rank or no elements, or a size is below -1.
     #[op(samples = || adaptive_samples(1), errors = || adaptive_errors(1))]
     pub fn adaptive_max_pool1d(&self, output_size: impl Into<Sizes>) -> Result<Tensor> {
         adaptive("adaptive_max_pool1d", 1, self, &output_size)?.values(self)
@@ -118,7 +119,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the input has another rank, no elements or is not of floating point, or the size is negative.
+    /// If the input has the wrong rank, no elements or is not floating point, or a size is below -1.
     #[op(samples = || adaptive_samples(1), errors = || adaptive_avg_errors(1))]
     pub fn adaptive_avg_pool1d(&self, output_size: impl Into<Sizes>) -> Result<Tensor> {
         adaptive_average("adaptive_avg_pool1d", 1, self, &output_size)
@@ -155,13 +156,13 @@ impl Tensor {
     }
 }
 
-/// The windows of a pool by the size of its result.
+/// The windows for an output size.
 fn adaptive_windows(op: &'static str, rank: usize, x: &Tensor, sizes: &Sizes) -> Result<[Windows; 3]> {
     check_rank(op, x, rank)?;
     let input = spatial(x.shape(), rank);
     let asked = &sizes.0[..];
     if asked.len() != 1 && asked.len() != rank {
-        bail!(Value, op, "output_size {asked:?} must be one number, or {rank}");
+        bail!(Value, op, "output_size must be a number or a list of {rank}, got {asked:?}");
     }
     let mut all = [Windows::single(); 3];
     for dim in 0..rank {
@@ -169,16 +170,16 @@ fn adaptive_windows(op: &'static str, rank: usize, x: &Tensor, sizes: &Sizes) ->
         let count = match asked[if asked.len() == 1 { 0 } else { dim }] {
             -1 => input[at],
             count if count >= 0 => count as usize,
-            count => bail!(Value, op, "output_size {asked:?}: {count} is no size"),
+            count => bail!(Value, op, "output_size must be ≥ 0, or -1 to keep the size, got {count}"),
         };
         if input[at] == 0 && count > 0 {
-            bail!(Shape, op, "an input of shape {:?} has no elements for {count} windows", x.shape());
+            bail!(Shape, op, "input sizes must be positive for {count} windows, got shape {:?}", x.shape());
         }
         if count.checked_mul(input[at]).is_none_or(|product| product > isize::MAX as usize / 4) {
             bail!(
                 Shape,
                 op,
-                "{count} windows in dimension {} of shape {:?} are too many",
+                "output_size {count} is too large for dimension {} of shape {:?}",
                 x.rank() + at - 3,
                 x.shape()
             );
@@ -215,10 +216,10 @@ fn adaptive_errors(rank: usize) -> Result<Vec<ErrorCase>> {
     let x = image(1, 2, rank)?;
     Ok(vec![
         error!["another rank", "[3]"; sample![normal([3], 1)?, 2]],
-        error!["a negative size", "output_size [-2]"; sample![&x, -2]],
+        error!["a negative size", "output_size", "-2"; sample![&x, -2]],
         error!["too many numbers", "[1, 1, 1, 1]"; sample![&x, vec![1; 4]]],
-        error!["nothing to choose from", "no elements"; sample![x.narrow(2, 0, 0)?, 2]],
-        error!["too many windows", "too many"; sample![&x, isize::MAX]],
+        error!["nothing to choose from", "must be positive"; sample![x.narrow(2, 0, 0)?, 2]],
+        error!["too many windows", "too large"; sample![&x, isize::MAX]],
     ])
 }
 

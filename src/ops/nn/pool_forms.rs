@@ -1,37 +1,39 @@
-//! Pools by powers, by windows of random sizes, and the inverse of a pool of maxima.
+//! Power-average pooling, fractional max pooling and max unpooling.
 
 use crate::error::bail;
+use crate::layout::Sizes;
 use crate::ops::nn::conv::{each, spatial};
 use crate::ops::nn::pool::{Frame, check_rank, image};
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::options::AvgPoolOptions;
 use crate::options::options;
-use crate::{AvgPoolOptions, DType, Result, Shape, Sizes, Tensor};
+use crate::{DType, Result, Shape, Tensor};
 
 options! {
-    /// The options of [`Tensor::lp_pool2d_with`] and its like.
+    /// The options of power-average pooling, such as [`Tensor::lp_pool2d_with`].
     ///
     /// ```
-    /// use cotangent::{LpPoolOptions, Tensor};
+    /// use cotangent::{Tensor, options::LpPoolOptions};
     /// let x = Tensor::ones([1, 2, 7, 7])?;
     /// assert_eq!(x.lp_pool2d_with(2.0, 3, LpPoolOptions::new().stride(2))?.shape(), [1, 2, 3, 3]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LpPoolOptions {
-        /// The step of the windows; by default their size.
+        /// The stride of the windows; by default their size.
         stride: Sizes = Sizes::from(()),
-        /// Whether a last window may reach beyond the end.
+        /// Whether the last window may extend beyond the input.
         ceil_mode: bool = false,
     }
 }
 
 options! {
-    /// The options of [`Tensor::fractional_max_pool2d_with`] and its like: either the size of the result or its ratio to that
-    /// of the input must be given.
+    /// The options of fractional max pooling, such as [`Tensor::fractional_max_pool2d_with`]. Either `output_size` or
+    /// `output_ratio` must be given.
     ///
     /// ```
-    /// use cotangent::{FractionalMaxPoolOptions, Tensor};
+    /// use cotangent::{Tensor, options::FractionalMaxPoolOptions};
     /// let x = Tensor::ones([1, 2, 9, 9])?;
     /// let y = x.fractional_max_pool2d_with(2, FractionalMaxPoolOptions::new().output_ratio([0.7, 0.5]))?;
     /// assert_eq!(y.shape(), [1, 2, 6, 4]);
@@ -39,36 +41,36 @@ options! {
     /// ```
     #[allow(clippy::used_underscore_binding)]
     pub struct FractionalMaxPoolOptions<'a> {
-        /// The size of the result.
+        /// The output size.
         output_size: Sizes = Sizes::from(()),
-        /// Its ratio to the size of the input, between 0 and 1.
+        /// The ratio of the output size to the input size, between 0 and 1.
         output_ratio: Vec<f64> = Vec::new(),
-        /// Numbers between 0 and 1, of `[batch, channels, dimensions]`, that say where windows are; drawn, unless they are given.
+        /// Numbers between 0 and 1 of shape `[batch, channels, dimensions]` that place the windows; random by default.
         _random_samples: Option<&'a Tensor> = None,
     }
 }
 
 options! {
-    /// The options of [`Tensor::max_unpool2d_with`] and its like.
+    /// The options of max unpooling, such as [`Tensor::max_unpool2d_with`].
     ///
     /// ```
-    /// use cotangent::{MaxUnpoolOptions, Tensor};
+    /// use cotangent::{Tensor, options::MaxUnpoolOptions};
     /// let (values, indices) = Tensor::ones([1, 1, 5, 5])?.max_pool2d_with_indices(2)?;
     /// let x = values.max_unpool2d_with(&indices, 2, MaxUnpoolOptions::new().output_size([5, 5]))?;
     /// assert_eq!(x.shape(), [1, 1, 5, 5]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct MaxUnpoolOptions {
-        /// The step of the windows; by default their size.
+        /// The stride of the windows; by default their size.
         stride: Sizes = Sizes::from(()),
-        /// How far windows reached beyond both ends.
+        /// The padding of the pooling.
         padding: Sizes = Sizes::from(0),
-        /// The size of the result, where windows alone do not say it.
+        /// The output size, where the windows leave it ambiguous.
         output_size: Sizes = Sizes::from(()),
     }
 }
 
-/// # More pools
+/// # Power-average, unpooling and fractional pooling
 #[ops]
 impl Tensor {
     /// The power mean of each window without the division, `(Σ xᵖ)^(1/p)`, of a signal `[batch, channels, length]`.
@@ -80,7 +82,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the input has another rank or is not of floating point, or there is no window.
+    /// If the input has the wrong rank or is not floating point, or no window fits.
     #[op(autocast_cuda = f32, samples = || lp_samples(1), errors = || lp_errors(1))]
     pub fn lp_pool1d(
         &self,
@@ -135,7 +137,7 @@ impl Tensor {
     /// width]`.
     ///
     /// ```
-    /// # use cotangent::{FractionalMaxPoolOptions, Tensor};
+    /// # use cotangent::{Tensor, options::FractionalMaxPoolOptions};
     /// let x = Tensor::ones([1, 2, 9, 9])?;
     /// let y = x.fractional_max_pool2d_with(2, FractionalMaxPoolOptions::new().output_size(5))?;
     /// assert_eq!(y.shape(), [1, 2, 5, 5]);
@@ -143,7 +145,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the input has another rank, neither size nor ratio of the result is given or both are, or windows do not fit.
+    /// If the input has the wrong rank, not exactly one of size and ratio is given, or no window fits.
     #[op(autocast_cpu = f32, samples = || fractional_samples(2), errors = || fractional_errors(2), random)]
     pub fn fractional_max_pool2d<'a>(
         &self,
@@ -156,7 +158,7 @@ impl Tensor {
     /// [`fractional_max_pool2d`](Self::fractional_max_pool2d) for a volume `[batch, channels, depth, height, width]`.
     ///
     /// ```
-    /// # use cotangent::{FractionalMaxPoolOptions, Tensor};
+    /// # use cotangent::{Tensor, options::FractionalMaxPoolOptions};
     /// let x = Tensor::ones([1, 2, 5, 5, 5])?;
     /// let y = x.fractional_max_pool3d_with(2, FractionalMaxPoolOptions::new().output_size(3))?;
     /// assert_eq!(y.shape(), [1, 2, 3, 3, 3]);
@@ -177,7 +179,7 @@ impl Tensor {
     /// As [`fractional_max_pool2d`](Self::fractional_max_pool2d), with the place of each largest element in its channel.
     ///
     /// ```
-    /// # use cotangent::{FractionalMaxPoolOptions, Tensor};
+    /// # use cotangent::{Tensor, options::FractionalMaxPoolOptions};
     /// let x = Tensor::ones([1, 1, 2, 2])?;
     /// let options = FractionalMaxPoolOptions::new().output_size(1);
     /// assert_eq!(x.fractional_max_pool2d_with_indices_with(2, options)?.1.to_vec::<i64>()?, [0]);
@@ -198,7 +200,7 @@ impl Tensor {
     /// As [`fractional_max_pool3d`](Self::fractional_max_pool3d), with the place of each largest element in its channel.
     ///
     /// ```
-    /// # use cotangent::{FractionalMaxPoolOptions, Tensor};
+    /// # use cotangent::{Tensor, options::FractionalMaxPoolOptions};
     /// let x = Tensor::ones([1, 1, 2, 2, 2])?;
     /// let options = FractionalMaxPoolOptions::new().output_size(1);
     /// assert_eq!(x.fractional_max_pool3d_with_indices_with(2, options)?.1.to_vec::<i64>()?, [0]);
@@ -227,7 +229,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the indices have another shape or are none of the result, or its size is none that these windows give.
+    /// If the indices have the wrong shape or are out of range, or the windows cannot give the output size.
     #[op(autocast_cpu = f32, samples = || unpool_samples(1), errors = || unpool_errors(1))]
     pub fn max_unpool1d(
         &self,
@@ -295,7 +297,7 @@ fn powers(
     check_rank(op, x, rank)?;
     float_only(op, x)?;
     if norm_type == 0.0 {
-        bail!(Value, op, "norm_type 0: there is no root of that order");
+        bail!(Value, op, "norm_type must not be 0");
     }
     let size: usize = each(op, "kernel_size", &kernel.0, rank, 1, 1)?.into_iter().fold(1, usize::saturating_mul);
     let own = AvgPoolOptions::new().stride(options.stride.clone()).ceil_mode(options.ceil_mode);
@@ -334,7 +336,7 @@ fn fractional(
                     bail!(
                         Value,
                         op,
-                        "output_ratio {ratios:?}: each must be between 0 and 1, and leave something of {:?}",
+                        "output_ratio must be between 0 and 1 with an output size ≥ 1 for shape {:?}, got {ratios:?}",
                         x.shape()
                     );
                 }
@@ -345,7 +347,7 @@ fn fractional(
         _ => bail!(
             Value,
             op,
-            "either output_size {sizes:?} or output_ratio {ratios:?} must be given for {rank} dimensions"
+            "expected output_size or output_ratio for {rank} dimensions, got output_size {sizes:?} and output_ratio {ratios:?}"
         ),
     };
     if let Some(dim) =
@@ -355,29 +357,29 @@ fn fractional(
         bail!(
             Shape,
             op,
-            "{output} windows of {kernel} do not fit dimension {} of shape {:?}",
+            "output_size {output} with kernel_size {kernel} does not fit dimension {} of shape {:?}",
             x.rank() + dim - 3,
             x.shape()
         );
     }
     let (n, c) = (image.shape()[0], image.shape()[1]);
-    // Numbers that are given are used in the precision of the input, as in PyTorch; those that are drawn are the same for all.
+    // Given samples are used in the precision of the input, as in PyTorch; random ones are the same for all dtypes.
     let given = options._random_samples.is_some();
     let wide = if given && x.dtype() != DType::F64 { DType::F32 } else { DType::F64 };
     let samples = match options._random_samples {
         Some(given) => {
             if given.shape() != [n, c, rank] {
-                bail!(Shape, op, "_random_samples of shape {:?} must be of {:?}", given.shape(), [n, c, rank]);
+                bail!(Shape, op, "_random_samples must have shape {:?}, got {:?}", [n, c, rank], given.shape());
             }
             given.detach().to_dtype(wide)?
         }
         None => Tensor::rand_with([n, c, rank], (wide, x.device()))?,
     };
-    // The places of all windows' elements in their channel: [batch, channels, outputs.., window elements..].
-    let mut places = Tensor::zeros_with((), (DType::I64, x.device()))?;
+    // The flat indices of all window elements in their channel: [batch, channels, outputs.., window elements..].
+    let mut positions = Tensor::zeros_with((), (DType::I64, x.device()))?;
     for dim in 3 - rank..3 {
         let at = dim + rank - 3;
-        // In PyTorch the samples of images are those of the width, then of the height.
+        // PyTorch's samples for images are ordered width, height.
         let sample = samples.select(2, if rank == 2 { 1 - at } else { at })?.unsqueeze(-1)?;
         let (size, count, span) = (input[dim], output[dim], kernel[dim]);
         let last = Tensor::full_with([n, c, 1], (size - span) as i64, (DType::I64, x.device()))?;
@@ -390,22 +392,22 @@ fn fractional(
             last
         };
         let inside = Tensor::arange_with(0, span as i64, (DType::I64, x.device()))?;
-        // One more dimension of outputs and one of elements, each at its place.
+        // This dimension's outputs and elements, broadcast over those of the other dimensions.
         let mut shape: Vec<isize> = vec![n as isize, c as isize];
         shape.extend((0..rank).map(|d| if d == at { count as isize } else { 1 }));
         shape.extend((0..rank).map(|d| if d == at { span as isize } else { 1 }));
         let own = starts.unsqueeze(-1)?.add(&inside)?.reshape(&shape[..])?;
-        places = places.mul(size as i64)?.add(&own)?;
+        positions = positions.mul(size as i64)?.add(&own)?;
     }
-    let places = places.flatten(2 + rank, -1)?;
-    let shape: Shape = places.shape()[..2 + rank].into();
-    let elements = image.flatten(2, -1)?.gather(-1, &places.flatten(2, -1)?)?.reshape(places.shape())?;
+    let positions = positions.flatten(2 + rank, -1)?;
+    let shape: Shape = positions.shape()[..2 + rank].into();
+    let elements = image.flatten(2, -1)?.gather(-1, &positions.flatten(2, -1)?)?.reshape(positions.shape())?;
     let largest = elements.detach().argmax(crate::keepdim(-1))?;
     let done = |x: &Tensor| -> Result<Tensor> {
         let y = x.gather(-1, &largest)?.reshape(&shape)?;
         if unbatched { y.squeeze(0) } else { Ok(y) }
     };
-    Ok((done(&elements)?, done(&places)?))
+    Ok((done(&elements)?, done(&positions)?))
 }
 
 #[track_caller]
@@ -420,19 +422,14 @@ fn unpool(
     check_rank(op, x, rank)?;
     if indices.shape() != x.shape() || indices.dtype() != DType::I64 {
         let (shape, dtype) = (indices.shape(), indices.dtype());
-        bail!(
-            Shape,
-            op,
-            "indices of shape {shape:?} and dtype {dtype} do not fit an input of shape {:?}: i64 of the same",
-            x.shape()
-        );
+        bail!(Shape, op, "indices must be i64 of shape {:?}, got {dtype} of shape {shape:?}", x.shape());
     }
     let frame = Frame::new(op, rank, kernel, &options.stride, &options.padding, &Sizes::from(1))?;
     let input = spatial(x.shape(), rank);
     let asked = &options.output_size.0[..];
     let asked = if asked.len() == rank + 2 { &asked[2..] } else { asked };
     if !asked.is_empty() && asked.len() != rank {
-        bail!(Value, op, "output_size {asked:?} must have {rank} numbers");
+        bail!(Value, op, "output_size must have {rank} elements, got {asked:?}");
     }
     let lead = x.rank() - rank;
     let mut shape: Shape = x.shape()[..lead].into();
@@ -446,7 +443,7 @@ fn unpool(
             bail!(
                 Shape,
                 op,
-                "a size of {size} in dimension {}, where windows give {least} of shape {:?}",
+                "output_size of dimension {} must be ≥ 1 and less than one stride from {least}, got {size} for shape {:?}",
                 lead + dim,
                 x.shape()
             );
@@ -476,7 +473,7 @@ fn lp_errors(rank: usize) -> Result<Vec<ErrorCase>> {
     let x = image(1, 2, rank)?;
     Ok(vec![
         error!["another rank", "[3]"; sample![normal([3], 1)?, 2.0, 2]],
-        error!["no order", "norm_type 0"; sample![&x, 0.0, 2]],
+        error!["no order", "norm_type"; sample![&x, 0.0, 2]],
         error!["windows larger than the input", "9"; sample![&x, 2.0, 9]],
         error!["integers", "i64"; sample![x.to_dtype(DType::I64)?, 2.0, 2]],
     ])
@@ -498,8 +495,8 @@ fn fractional_errors(rank: usize) -> Result<Vec<ErrorCase>> {
         error!["no size", "output_size []"; sample![&x, 2]],
         error!["both", "output_size [2]"; sample![&x, 2; output_size = 2, output_ratio = vec![0.5]]],
         error!["a ratio of 2", "2.0"; sample![&x, 2; output_ratio = vec![2.0]]],
-        error!["windows that do not fit", "do not fit"; sample![&x, 3; output_size = 4]],
-        error!["samples of another shape", "_random_samples of shape [2]"; sample![&x, 2, 2, (), normal([2], 1)?]],
+        error!["windows that do not fit", "does not fit"; sample![&x, 3; output_size = 4]],
+        error!["samples of another shape", "_random_samples", "[2]"; sample![&x, 2, 2, (), normal([2], 1)?]],
     ])
 }
 
@@ -532,7 +529,7 @@ fn unpool_errors(rank: usize) -> Result<Vec<ErrorCase>> {
         error!["another rank", "[3]"; sample![normal([3], 1)?, ints(&[0, 1, 2], [3])?, 2]],
         error!["indices of another shape", "[3]"; sample![&x, ints(&[0, 1, 2], [3])?, 2]],
         error!["indices that are not i64", "i32"; sample![&x, zeros.to_dtype(DType::I32)?, 2]],
-        error!["a size that windows do not give", "a size of 99"; sample![&x, &zeros, 2; output_size = vec![99; rank]]],
+        error!["a size that windows do not give", "99"; sample![&x, &zeros, 2; output_size = vec![99; rank]]],
         error!["an index that is none", "100000"; sample![&x, zeros.add(100_000)?, 2]],
     ])
 }

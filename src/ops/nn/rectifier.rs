@@ -1,4 +1,4 @@
-//! Rectifiers: activation functions that are pieces of lines, and those with an exponential on the left.
+//! Rectifiers: piecewise linear activation functions, and those with an exponential for negative elements.
 
 use crate::backend::spec::{Ordered, Real, select};
 use crate::error::bail;
@@ -14,7 +14,7 @@ options! {
     /// The options of [`Tensor::leaky_relu_with`]. A number stands for the slope.
     ///
     /// ```
-    /// use cotangent::{LeakyReluOptions, tensor};
+    /// use cotangent::{tensor, options::LeakyReluOptions};
     /// let x = tensor!([-1.0])?;
     /// assert_eq!(x.leaky_relu_with(LeakyReluOptions::new().negative_slope(0.5))?.item::<f32>()?, -0.5);
     /// assert_eq!(x.leaky_relu_with(0.5)?.item::<f32>()?, -0.5);
@@ -30,14 +30,14 @@ options! {
     /// The options of [`Tensor::elu_with`]. A number stands for `alpha`.
     ///
     /// ```
-    /// use cotangent::{EluOptions, tensor};
+    /// use cotangent::{tensor, options::EluOptions};
     /// let x = tensor!([-100.0])?;
     /// assert_eq!(x.elu_with(EluOptions::new().alpha(2.0))?.item::<f32>()?, -2.0);
     /// assert_eq!(x.elu_with(2.0)?.item::<f32>()?, -2.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct EluOptions {
-        /// What large negative elements tend to, with a minus.
+        /// The negated limit for large negative elements.
         alpha: f64 = 1.0,
     }
 }
@@ -46,12 +46,12 @@ options! {
     /// The options of [`Tensor::celu_with`]. A number stands for `alpha`.
     ///
     /// ```
-    /// use cotangent::{CeluOptions, tensor};
+    /// use cotangent::{tensor, options::CeluOptions};
     /// assert_eq!(tensor!([-100.0])?.celu_with(CeluOptions::new().alpha(2.0))?.item::<f32>()?, -2.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct CeluOptions {
-        /// What large negative elements tend to, with a minus.
+        /// The negated limit for large negative elements.
         alpha: f64 = 1.0,
     }
 }
@@ -60,14 +60,14 @@ options! {
     /// The options of [`Tensor::hardtanh_with`].
     ///
     /// ```
-    /// use cotangent::{HardtanhOptions, tensor};
+    /// use cotangent::{tensor, options::HardtanhOptions};
     /// assert_eq!(tensor!([-1.0])?.hardtanh_with(HardtanhOptions::new().min_val(0.0))?.item::<f32>()?, 0.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct HardtanhOptions {
-        /// The least result.
+        /// The lower bound.
         min_val: f64 = -1.0,
-        /// The greatest result.
+        /// The upper bound.
         max_val: f64 = 1.0,
     }
 }
@@ -76,12 +76,12 @@ options! {
     /// The options of [`Tensor::hardshrink_with`] and [`Tensor::softshrink_with`]. A number stands for `lambd`.
     ///
     /// ```
-    /// use cotangent::{ShrinkOptions, tensor};
+    /// use cotangent::{tensor, options::ShrinkOptions};
     /// assert_eq!(tensor!([1.0])?.hardshrink_with(ShrinkOptions::new().lambd(2.0))?.item::<f32>()?, 0.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct ShrinkOptions {
-        /// How near to 0 an element becomes 0.
+        /// The threshold: elements with `|x| ≤ lambd` become 0.
         lambd: f64 = 0.5,
     }
 }
@@ -90,29 +90,29 @@ options! {
     /// The options of [`Tensor::rrelu_with`].
     ///
     /// ```
-    /// use cotangent::{RreluOptions, tensor};
+    /// use cotangent::{tensor, options::RreluOptions};
     /// let options = RreluOptions::new().lower(0.5).upper(0.5);
     /// assert_eq!(tensor!([-1.0])?.rrelu_with(options)?.item::<f32>()?, -0.5);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct RreluOptions {
-        /// The least slope.
+        /// The lower bound of the slopes.
         lower: f64 = 0.125,
-        /// The greatest slope.
+        /// The upper bound of the slopes.
         upper: f64 = 1.0 / 3.0,
-        /// Whether slopes are drawn.
+        /// Whether the slopes are random.
         training: bool = false,
     }
 }
 
-/// The constants of [`Tensor::selu`], for which 0 and 1 are a fixed point of mean and variance.
+/// The constants of [`Tensor::selu`], for which mean 0 and variance 1 are a fixed point.
 const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
 
 const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 
 from_f64!(LeakyReluOptions negative_slope, EluOptions alpha, CeluOptions alpha, ShrinkOptions lambd);
 
-/// # Rectifiers
+/// # Rectified activations
 #[ops]
 impl Tensor {
     /// The rectified linear unit, `max(0, x)`. The gradient at 0 is 0.
@@ -125,7 +125,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are bools.
-    #[op(samples = || unary(-2.0, 2.1), errors = no_bools)]
+    #[op(in_place, samples = || unary(-2.0, 2.1), errors = no_bools)]
     pub fn relu(&self) -> Result<Tensor> {
         elementwise!(Number relu(self) |x| x.relu(),
             |g, y| [g.relu_grad(y)])
@@ -141,7 +141,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are bools.
-    #[op(samples = || unary(-3.0, 9.0), errors = no_bools)]
+    #[op(in_place, samples = || unary(-3.0, 9.0), errors = no_bools)]
     pub fn relu6(&self) -> Result<Tensor> {
         elementwise!(Number relu6(self) |x| select(x.lt(zero()), zero(), select(x.gt(zero() + 6.0), zero() + 6.0, x)),
             |g, _y| [select(x.gt(zero()) & x.lt(zero() + 6.0), g, zero())])
@@ -157,7 +157,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || with_option(-2.0, 2.1, "negative_slope", &0.1.into()))]
+    #[op(in_place, samples = || with_option(-2.0, 2.1, "negative_slope", &0.1.into()))]
     pub fn leaky_relu(&self, options: impl Into<LeakyReluOptions>) -> Result<Tensor> {
         let slope = options.negative_slope;
         elementwise!(Float leaky_relu(self; slope) |x; slope| select(x.gt(zero()), x, x * slope))
@@ -173,7 +173,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the weight does not fit.
+    /// If the shape of the weight does not match.
     #[op(autocast = lower, samples = prelu_samples, errors = prelu_errors)]
     pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
         let channels = if self.rank() >= 2 { self.shape()[1] } else { 1 };
@@ -188,7 +188,7 @@ impl Tensor {
             bail!(
                 Shape,
                 "prelu",
-                "a weight of shape {weight:?} does not fit the {channels} channels of an input of shape {x:?}"
+                "weight must be a number or a vector of {channels}, got shape {weight:?} for input {x:?}"
             );
         };
         static OP: Elementwise =
@@ -200,7 +200,7 @@ impl Tensor {
     /// between `lower` and `upper`; otherwise it is their mean. The defaults are 1/8, 1/3 and no training.
     ///
     /// ```
-    /// # use cotangent::{RreluOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::RreluOptions};
     /// assert_eq!(tensor!([-48.0, 2.0])?.rrelu()?.to_vec::<f32>()?, [-11.0, 2.0]);
     /// let drawn = tensor!([-1.0])?.rrelu_with(RreluOptions::new().training(true))?.item::<f32>()?;
     /// assert!((-1.0 / 3.0..=-0.125).contains(&drawn));
@@ -208,12 +208,12 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the lower end is above the upper.
+    /// If `lower` is above `upper`.
     #[op(samples = || unary(-2.0, 2.1), errors = rrelu_errors, random)]
     pub fn rrelu(&self, options: impl Into<RreluOptions>) -> Result<Tensor> {
         let RreluOptions { lower, upper, training } = options;
         if lower.is_nan() || upper.is_nan() || lower > upper {
-            bail!(Value, "rrelu", "lower {lower} is above upper {upper}");
+            bail!(Value, "rrelu", "lower must be at most upper, got lower {lower} and upper {upper}");
         }
         if !training {
             return self.leaky_relu_with(0.5 * (lower + upper));
@@ -234,7 +234,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || with_option(-2.0, 2.1, "alpha", &1.3.into()))]
+    #[op(in_place, samples = || with_option(-2.0, 2.1, "alpha", &1.3.into()))]
     pub fn elu(&self, options: impl Into<EluOptions>) -> Result<Tensor> {
         let alpha = options.alpha;
         elementwise!(Float elu(self; alpha) |x; alpha| select(x.gt(zero()), x, x.expm1() * alpha))
@@ -250,7 +250,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.1))]
+    #[op(in_place, samples = || unary(-3.0, 3.1))]
     pub fn selu(&self) -> Result<Tensor> {
         elementwise!(Float selu(self) |x| SELU_SCALE * select(x.gt(zero()), x, x.expm1() * SELU_ALPHA))
     }
@@ -265,11 +265,11 @@ impl Tensor {
     ///
     /// # Errors
     /// If `alpha` is 0.
-    #[op(samples = || with_option(-2.0, 2.1, "alpha", &1.3.into()), errors = celu_errors)]
+    #[op(in_place, samples = || with_option(-2.0, 2.1, "alpha", &1.3.into()), errors = celu_errors)]
     pub fn celu(&self, options: impl Into<CeluOptions>) -> Result<Tensor> {
         let alpha = options.alpha;
         if alpha == 0.0 {
-            bail!(Value, "celu", "alpha cannot be 0");
+            bail!(Value, "celu", "alpha must not be 0");
         }
         elementwise!(Float celu(self; alpha) |x; alpha| select(x.gt(zero()), x, (x / alpha).expm1() * alpha))
     }
@@ -284,11 +284,11 @@ impl Tensor {
     ///
     /// # Errors
     /// If a number does not fit the dtype.
-    #[op(samples = threshold_samples, errors = threshold_errors)]
+    #[op(in_place, samples = threshold_samples, errors = threshold_errors)]
     pub fn threshold(&self, threshold: impl Into<Scalar>, value: impl Into<Scalar>) -> Result<Tensor> {
         for number in [threshold, value] {
             if number.beside(self.dtype()) != self.dtype() {
-                bail!(DType, "threshold", "{number} is no number of {}", self.dtype());
+                bail!(DType, "threshold", "threshold and value must fit dtype {}, got {number}", self.dtype());
             }
         }
         elementwise!(Number threshold(self; threshold, value)
@@ -298,7 +298,7 @@ impl Tensor {
     /// Limits `x` to the range from `min_val` to `max_val`, by default -1 and 1. The gradient at the bounds is 0.
     ///
     /// ```
-    /// # use cotangent::{HardtanhOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::HardtanhOptions};
     /// assert_eq!(tensor!([-2.0, 0.5, 2.0])?.hardtanh()?.to_vec::<f32>()?, [-1.0, 0.5, 1.0]);
     /// let wide = HardtanhOptions::new().min_val(-3.0).max_val(3.0);
     /// assert_eq!(tensor!([-2.0, 4.0])?.hardtanh_with(wide)?.to_vec::<f32>()?, [-2.0, 3.0]);
@@ -306,15 +306,20 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the elements are bools, the least value is above the greatest, or one is no number of the dtype.
-    #[op(samples = || Ok([unary(-2.0, 2.1)?, vec![sample![spread([7], -2.0, 2.1)?; min_val = -0.3, max_val = 1.5]]].concat()), errors = hardtanh_errors)]
+    /// If the elements are bools, `min_val` is above `max_val`, or a bound does not fit the dtype.
+    #[op(in_place, samples = || Ok([unary(-2.0, 2.1)?, vec![sample![spread([7], -2.0, 2.1)?; min_val = -0.3, max_val = 1.5]]].concat()), errors = hardtanh_errors)]
     pub fn hardtanh(&self, options: impl Into<HardtanhOptions>) -> Result<Tensor> {
         let HardtanhOptions { min_val, max_val } = options;
         if min_val.is_nan() || max_val.is_nan() || min_val > max_val {
-            bail!(Value, "hardtanh", "min_val {min_val} is above max_val {max_val}");
+            bail!(Value, "hardtanh", "min_val must be at most max_val, got min_val {min_val} and max_val {max_val}");
         }
         if !self.dtype().is_float() && (min_val.fract() != 0.0 || max_val.fract() != 0.0) {
-            bail!(DType, "hardtanh", "{min_val} and {max_val} are no numbers of {}", self.dtype());
+            bail!(
+                DType,
+                "hardtanh",
+                "min_val and max_val must fit dtype {}, got {min_val} and {max_val}",
+                self.dtype()
+            );
         }
         let (min_val, max_val) =
             (Scalar::F64(min_val).lower_bound_in(self.dtype()), Scalar::F64(max_val).upper_bound_in(self.dtype()));
@@ -333,7 +338,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-4.0, 4.1))]
+    #[op(in_place, samples = || unary(-4.0, 4.1))]
     pub fn hardsigmoid(&self) -> Result<Tensor> {
         elementwise!(Float hardsigmoid(self) |x| select(x.le(zero() - 3.0), zero(), select(x.ge(zero() + 3.0), zero() + 1.0, (x + 3.0) / 6.0)),
             |g, _y| [select(x.gt(zero() - 3.0) & x.lt(zero() + 3.0), g / 6.0, zero())])
@@ -349,7 +354,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-4.0, 4.1))]
+    #[op(in_place, samples = || unary(-4.0, 4.1))]
     pub fn hardswish(&self) -> Result<Tensor> {
         elementwise!(Float hardswish(self) |x| select(x.le(zero() - 3.0), zero(), select(x.ge(zero() + 3.0), x, x * (x + 3.0) / 6.0)),
             |g, _y| [select(x.le(zero() - 3.0), zero(), select(x.ge(zero() + 3.0), g, g * (x / 3.0 + 0.5)))])
@@ -387,7 +392,7 @@ impl Tensor {
     pub fn softshrink(&self, options: impl Into<ShrinkOptions>) -> Result<Tensor> {
         let lambd = options.lambd;
         if lambd.is_nan() || lambd < 0.0 {
-            bail!(Value, "softshrink", "lambd cannot be {lambd}");
+            bail!(Value, "softshrink", "lambd must be ≥ 0, got {lambd}");
         }
         elementwise!(Float softshrink(self; lambd)
             |x; limit| select(x.gt(limit), x - limit, select(x.lt(-limit), x + limit, x * 0.0)),
@@ -443,7 +448,7 @@ fn prelu_samples() -> Result<Vec<Sample>> {
 
 fn prelu_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
-        error!["too many weights", "[4]", "3 channels", "[2, 3]"; sample![normal([2, 3], 1)?, normal([4], 1)?]],
+        error!["too many weights", "[4]", "vector of 3", "[2, 3]"; sample![normal([2, 3], 1)?, normal([4], 1)?]],
         error!["a matrix", "[1, 3]"; sample![normal([2, 3], 1)?, normal([1, 3], 1)?]],
     ])
 }

@@ -18,7 +18,7 @@ options! {
     /// The options of [`Tensor::lstm_with`], [`Tensor::gru_with`], [`Tensor::rnn_tanh_with`] and [`Tensor::rnn_relu_with`].
     ///
     /// ```
-    /// use cotangent::{RecurrentOptions, Tensor};
+    /// use cotangent::{Tensor, options::RecurrentOptions};
     /// let (w, h) = (Tensor::randn([8, 3])?, Tensor::zeros([1, 5, 8])?);
     /// let params = [&w, &Tensor::randn([8, 8])?];
     /// let options = RecurrentOptions::new().has_biases(false).batch_first(true);
@@ -29,17 +29,17 @@ options! {
     pub struct RecurrentOptions<'a> {
         /// Whether two biases come after the two weights of each layer.
         has_biases: bool = true,
-        /// How many layers there are, each with the outputs of the one before as inputs.
+        /// The number of stacked layers. Each takes the outputs of the previous one as inputs.
         num_layers: usize = 1,
-        /// The probability with which the outputs of a layer but the last are dropped, if `train` is set.
+        /// The dropout probability for the outputs of all layers but the last, applied if `train` is set.
         dropout: f64 = 0.0,
-        /// Whether anything is dropped.
+        /// Whether dropout is applied.
         train: bool = false,
-        /// Whether each layer also runs from the end to the beginning; its outputs come behind those of the other.
+        /// Whether each layer also runs in reverse. The outputs of both directions are concatenated, forward first.
         bidirectional: bool = false,
         /// Whether inputs and outputs are `[batch, steps, size]` rather than `[steps, batch, size]`.
         batch_first: bool = false,
-        /// How many steps each sequence of the batch has: integers, whose values are read. By default all.
+        /// The length of each sequence of the batch, as integers that are read on the host. By default all steps.
         lengths: Option<&'a Tensor> = None,
     }
 }
@@ -62,7 +62,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes or dtypes do not fit each other, or there is no step.
+    /// If the shapes or dtypes do not match, or there are no steps.
     #[op(autocast = lower, outputs = [output, hidden, cell], samples = lstm_samples, errors = lstm_errors, tolerance = 10.0)]
     pub fn lstm<'a>(
         &self,
@@ -73,7 +73,7 @@ impl Tensor {
         let (output, hidden, cell) = network(Cell::Lstm, self, hx, params, &options)?;
         match cell {
             Some(cell) => Ok((output, hidden, cell)),
-            None => bail!(Value, "lstm", "no memory"),
+            None => bail!(Value, "lstm", "expected states (h, c), got h only"),
         }
     }
 
@@ -158,7 +158,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes or dtypes do not fit each other.
+    /// If the shapes or dtypes do not match.
     #[op(autocast = lower, outputs = [hidden, cell], samples = lstm_cell_samples, errors = lstm_cell_errors)]
     pub fn lstm_cell(
         &self,
@@ -170,7 +170,7 @@ impl Tensor {
     ) -> Result<(Tensor, Tensor)> {
         match one_step(Cell::Lstm, "lstm_cell", self, hx, [w_ih, w_hh], [b_ih, b_hh])? {
             (hidden, Some(cell)) => Ok((hidden, cell)),
-            _ => bail!(Value, "lstm_cell", "no memory"),
+            _ => bail!(Value, "lstm_cell", "expected states (h, c), got h only"),
         }
     }
 
@@ -256,17 +256,24 @@ struct Weights<'a> {
 }
 
 impl<'a> Weights<'a> {
-    /// From tensors in PyTorch's order, checked against each other and the number of inputs.
+    /// From tensors in PyTorch's order, checked against each other and the input size.
     fn new(cell: Cell, op: &'static str, given: &[&'a Tensor], has_biases: bool, inputs: usize) -> Result<Weights<'a>> {
         let (&[input, hidden, ref rest @ ..], biases) = (given, if has_biases { 2 } else { 0 }) else {
-            bail!(Value, op, "{} weights for a layer, which has at least 2", given.len());
+            bail!(Value, op, "expected at least 2 weights per layer, got {}", given.len());
         };
         let (biases, projection) = match (rest, biases) {
             ([], 0) => (None, None),
             (&[projection], 0) => (None, Some(projection)),
             (&[a, b], 2) => (Some([a, b]), None),
             (&[a, b, projection], 2) => (Some([a, b]), Some(projection)),
-            _ => bail!(Value, op, "{} weights for a layer with has_biases {has_biases}", given.len()),
+            _ => bail!(
+                Value,
+                op,
+                "expected {} or {} weights per layer with has_biases {has_biases}, got {}",
+                2 + biases,
+                3 + biases,
+                given.len()
+            ),
         };
         let weights = Weights { input, hidden, biases, projection };
         let (rows, size) = (input.shape().first().copied().unwrap_or(0), weights.size(cell));
@@ -281,19 +288,19 @@ impl<'a> Weights<'a> {
             bail!(
                 Shape,
                 op,
-                "weights of shapes {shapes:?} do not fit inputs of size {inputs}: they must be [{gates} n, {inputs}], [{gates} n, n] and [{gates} n] for a state of n numbers",
+                "weights must have shapes [{gates} n, {inputs}], [{gates} n, n] and [{gates} n] for hidden size n, got {shapes:?}",
                 gates = cell.gates()
             );
         }
         Ok(weights)
     }
 
-    /// How many numbers come out of a cell.
+    /// The size of the state that a cell computes, before a projection.
     fn size(&self, cell: Cell) -> usize {
         self.input.shape().first().map_or(0, |rows| rows / cell.gates())
     }
 
-    /// The products of inputs, and the bias of the hidden state's if the cell has one apart.
+    /// The input products, and the bias of the hidden product unless the cell adds both biases.
     fn products(&self, cell: Cell, x: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
         match self.biases {
             None => Ok((x.linear(self.input, None)?, None)),
@@ -303,12 +310,18 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// Checks that all tensors are of one dtype of floating point, on one device.
+/// Checks that all tensors have one floating-point dtype and one device.
 fn check_alike(op: &'static str, x: &Tensor, others: &[&Tensor]) -> Result<()> {
     float_only(op, x)?;
     for other in others {
         if other.dtype() != x.dtype() {
-            bail!(DType, op, "inputs of {} beside {}: cast one of them first", x.dtype(), other.dtype());
+            bail!(
+                DType,
+                op,
+                "input, states and weights must have the same dtype, got {} and {}: cast one of them",
+                x.dtype(),
+                other.dtype()
+            );
         }
         common_device(op, x.device(), [other.device()])?;
     }
@@ -327,14 +340,14 @@ fn one_step(
     let weights: Vec<&Tensor> = [input, hidden].into_iter().chain(biases.iter().copied()).collect();
     check_alike(op, x, &[states, &weights].concat())?;
     let (1 | 2, Some(&inputs)) = (x.rank(), x.shape().last()) else {
-        bail!(Shape, op, "inputs of shape {:?}: they must be [batch, size] or [size]", x.shape());
+        bail!(Shape, op, "input must be [batch, size] or [size], got shape {:?}", x.shape());
     };
     let weights = Weights::new(cell, op, &weights, !biases.is_empty(), inputs)?;
     let lead = &x.shape()[..x.rank() - 1];
     let expected: Vec<usize> = lead.iter().copied().chain([weights.size(cell)]).collect();
     if states.len() != cell.states() || states.iter().any(|state| *state.shape() != *expected) {
         let shapes: Vec<&[usize]> = states.iter().map(|state| state.shape()).collect();
-        bail!(Shape, op, "states of shapes {shapes:?}: there must be {} of shape {expected:?}", cell.states());
+        bail!(Shape, op, "expected {} states of shape {expected:?}, got shapes {shapes:?}", cell.states());
     }
     let (products, bias) = weights.products(cell, x)?;
     let state = State { hidden: states[0].clone(), cell: states.get(1).map(|&cell| cell.clone()) };
@@ -342,7 +355,7 @@ fn one_step(
     Ok((next.hidden, next.cell))
 }
 
-/// All layers of a network: the outputs, the last hidden states and the last memories.
+/// All layers of a network: the outputs, the final hidden states and the final cell states.
 fn network(
     cell: Cell,
     x: &Tensor,
@@ -353,28 +366,36 @@ fn network(
     let op = cell.name();
     check_alike(op, x, &[states, params].concat())?;
     if !(0.0..=1.0).contains(&options.dropout) {
-        bail!(Value, op, "{} is not a probability", options.dropout);
+        bail!(Value, op, "dropout probability must be in [0, 1], got {}", options.dropout);
     }
     let batched = match x.rank() {
         3 => true,
         2 => false,
-        _ => bail!(Shape, op, "inputs of shape {:?}: they must have 3 dimensions, or 2 without a batch", x.shape()),
+        _ => bail!(Shape, op, "input must have 3 dimensions, or 2 without a batch, got shape {:?}", x.shape()),
     };
     let mut x = if batched { x.clone() } else { x.unsqueeze(isize::from(!options.batch_first))? };
     if options.batch_first {
         x = x.transpose(0, 1)?;
     }
-    let &[steps, batch, _] = x.shape() else { bail!(Shape, op, "inputs of shape {:?}", x.shape()) };
+    let &[steps, batch, _] = x.shape() else {
+        bail!(Shape, op, "input must have 3 dimensions, got shape {:?}", x.shape())
+    };
     if steps == 0 {
-        bail!(Shape, op, "sequences without a step: shape {:?}", x.shape());
+        bail!(Shape, op, "sequences must have at least one step, got shape {:?}", x.shape());
     }
     let directions = if options.bidirectional { 2 } else { 1 };
     let runs = options.num_layers.saturating_mul(directions);
     if runs == 0 || params.is_empty() || !params.len().is_multiple_of(runs) {
-        bail!(Value, op, "{} weights for {} layers of {directions} directions", params.len(), options.num_layers);
+        bail!(
+            Value,
+            op,
+            "the number of params must be a positive multiple of num_layers · directions = {} · {directions}, got {}",
+            options.num_layers,
+            params.len()
+        );
     }
     if states.len() != cell.states() {
-        bail!(Value, op, "{} states, there must be {}", states.len(), cell.states());
+        bail!(Value, op, "expected {} states, got {}", cell.states(), states.len());
     }
     // The states of each layer and direction.
     let states: Vec<Tensor> =
@@ -387,12 +408,18 @@ fn network(
             let at = layer * directions + usize::from(reverse);
             let weights = Weights::new(cell, op, weights, options.has_biases, x.shape()[2])?;
             if cell != Cell::Lstm && weights.projection.is_some() {
-                bail!(Value, op, "{} weights for {} layers: it has no projections", params.len(), options.num_layers);
+                bail!(
+                    Value,
+                    op,
+                    "projections are supported for lstm only, got {} weights for {} layers",
+                    params.len(),
+                    options.num_layers
+                );
             }
             let sizes = [weights.projection.map_or(weights.size(cell), |w| w.shape()[0]), weights.size(cell)];
             for (state, size) in states.iter().zip(sizes) {
                 if *state.shape() != [runs, batch, size] {
-                    bail!(Shape, op, "a state of shape {:?}, it must be {:?}", state.shape(), [runs, batch, size]);
+                    bail!(Shape, op, "states must have shape {:?}, got {:?}", [runs, batch, size], state.shape());
                 }
             }
             let (inputs, bias) = weights.products(cell, &x)?;
@@ -429,28 +456,22 @@ fn network(
     Ok((unbatched(x, isize::from(!options.batch_first))?, unbatched(Tensor::stack(&hidden, 0)?, 1)?, cells))
 }
 
-/// Which steps belong to sequences of these lengths: bools of shape `[steps, batch, 1]`.
+/// Whether each step lies inside its sequence: bools of shape `[steps, batch, 1]`.
 fn mask(op: &'static str, lengths: &Tensor, steps: usize, batch: usize, device: Device) -> Result<Tensor> {
     if *lengths.shape() != [batch] || lengths.dtype().is_differentiable() || lengths.dtype() == DType::Bool {
-        bail!(
-            Shape,
-            op,
-            "lengths of shape {:?} and dtype {}: they must be {batch} integers",
-            lengths.shape(),
-            lengths.dtype()
-        );
+        bail!(Shape, op, "lengths must be {batch} integers, got shape {:?} of {}", lengths.shape(), lengths.dtype());
     }
     let lengths = lengths.private()?.to_device(Device::Cpu)?.to_dtype(DType::I64)?;
     if let Some(bad) =
         lengths.all_examples()?.to_vec::<i64>()?.iter().find(|&&length| length < 1 || length > steps as i64)
     {
-        bail!(Value, op, "a sequence of length {bad}, where there are {steps} steps");
+        bail!(Value, op, "lengths must be between 1 and {steps}, got {bad}");
     }
-    let places = Tensor::arange(0, steps as i64)?.unsqueeze(1)?;
-    places.lt(&lengths)?.unsqueeze(2)?.to_device(device)
+    let positions = Tensor::arange(0, steps as i64)?.unsqueeze(1)?;
+    positions.lt(&lengths)?.unsqueeze(2)?.to_device(device)
 }
 
-/// Weights of all layers of a network of 2 states, with numbers that differ.
+/// Random weights of all layers of a network of hidden size 2.
 fn weights(
     cell: Cell,
     inputs: usize,

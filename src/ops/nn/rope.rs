@@ -1,6 +1,5 @@
-//! Rotary embeddings of positions.
+//! Rotary position embeddings.
 
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
@@ -12,7 +11,7 @@ options! {
     /// The options of [`Tensor::rope_with`]. A bool stands for `interleaved`.
     ///
     /// ```
-    /// use cotangent::{RopeOptions, tensor};
+    /// use cotangent::{tensor, options::RopeOptions};
     /// let (cos, sin) = (tensor!([[0.0, 1.0]])?, tensor!([[1.0, 0.0]])?);
     /// let x = tensor!([[1.0, 2.0, 3.0, 4.0]])?;
     /// let y = x.rope_with(&cos, &sin, RopeOptions::new().interleaved(true))?;
@@ -20,7 +19,7 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct RopeOptions {
-        /// Whether pairs are neighbours, and not an element of the first half with one of the second.
+        /// Whether a pair is two neighbouring elements, instead of one element of each half.
         interleaved: bool = false,
     }
 }
@@ -35,13 +34,13 @@ options! {
     /// The options of [`Tensor::rope_cos_sin_with`]. A number stands for the base.
     ///
     /// ```
-    /// use cotangent::{RopeCosSinOptions, Tensor};
+    /// use cotangent::{Tensor, options::RopeCosSinOptions};
     /// let (cos, _) = Tensor::arange(0, 3)?.rope_cos_sin_with(4, RopeCosSinOptions::new().base(500_000.0))?;
     /// assert_eq!(cos.shape(), [3, 2]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct RopeCosSinOptions {
-        /// The longest wavelength, over 2π.
+        /// The base of the wavelengths, which grow geometrically from 2π towards `2π · base`.
         base: f64 = 10_000.0,
     }
 }
@@ -52,7 +51,7 @@ impl From<f64> for RopeCosSinOptions {
     }
 }
 
-/// # Rotary positions
+/// # Rotary position embeddings
 #[ops]
 impl Tensor {
     /// Rotary position embeddings: rotates pairs of elements of the last dimension by angles, given as cosines and
@@ -68,7 +67,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit, or the elements are not floats.
+    /// If the shapes do not match, or the elements are not floats.
     #[op(samples = rope_samples, errors = rope_errors)]
     pub fn rope(&self, cos: &Tensor, sin: &Tensor, options: impl Into<RopeOptions>) -> Result<Tensor> {
         const OP: &str = "rope";
@@ -76,13 +75,24 @@ impl Tensor {
             float_only(OP, x)?;
         }
         let (Some(&size), Some(&pairs)) = (self.shape().last(), cos.shape().last()) else {
-            bail!(Shape, OP, "shapes {:?} and {:?} have no last dimension", self.shape(), cos.shape());
+            bail!(
+                Shape,
+                OP,
+                "input and cos must have at least 1 dimension, got shapes {:?} and {:?}",
+                self.shape(),
+                cos.shape()
+            );
         };
         if cos.shape() != sin.shape() || 2 * pairs > size {
             let (x, c, s) = (self.shape(), cos.shape(), sin.shape());
-            bail!(Shape, OP, "cosines of shape {c:?} and sines of shape {s:?} do not fit an input of shape {x:?}");
+            bail!(
+                Shape,
+                OP,
+                "cos and sin must have the same shape and at most {} angles, got {c:?} and {s:?} for input {x:?}",
+                size / 2
+            );
         }
-        let wide = compute_dtype(self.dtype());
+        let wide = self.dtype().compute_dtype();
         let x = self.to_dtype(wide)?;
         let turned = x.narrow(-1, 0, 2 * pairs)?;
         let (cos, sin) = (cos.to_dtype(wide)?, sin.to_dtype(wide)?);
@@ -95,7 +105,7 @@ impl Tensor {
         let first = a.mul(&cos)?.sub(&b.mul(&sin)?)?;
         let second = b.mul(&cos)?.add(&a.mul(&sin)?)?;
         if first.shape() != a.shape() {
-            bail!(Shape, OP, "cosines of shape {:?} do not broadcast to pairs of shape {:?}", cos.shape(), a.shape());
+            bail!(Shape, OP, "cos and sin must broadcast to shape {:?}, got {:?}", a.shape(), cos.shape());
         }
         let mut parts =
             if joined { vec![Tensor::stack(&[&first, &second], -1)?.flatten(-2, -1)?] } else { vec![first, second] };
@@ -122,7 +132,7 @@ impl Tensor {
         const OP: &str = "rope_cos_sin";
         let base = options.base;
         if !(size.is_multiple_of(2) && base.is_finite() && base > 0.0) {
-            bail!(Value, OP, "size = {size} should be even, and base = {base} positive");
+            bail!(Value, OP, "size must be even, base finite and positive, got size = {size} and base = {base}");
         }
         if self.dtype().is_complex() {
             bail!(DType, OP, "not defined for {}", self.dtype());

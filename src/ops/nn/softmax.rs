@@ -1,20 +1,20 @@
-//! Softmax and softmin, their logarithms, the logarithm of a sum of exponentials, and random choices by Gumbel noise.
+//! Softmax, log-softmax, softmin, log-sum-exp and Gumbel-softmax.
 
 use crate::autograd::{BackwardContext, is_grad_enabled, no_grad};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::{CenteredReduce, Formula, Real, Reduce, SoftmaxKind};
 use crate::error::bail;
 use crate::layout::resolve_dims;
+use crate::layout::{Dim, Dims, ReduceDims};
 use crate::ops::reduce::sums::{DTypeOptions, ReducePlan, dim_errors, float_only, over_dims};
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::ops::{elementwise::complex_forms, ops};
 use crate::options::options;
-use crate::vmap::behind;
-use crate::{DType, Dim, Dims, ReduceDims, Result, Tensor, backend, keepdim};
+use crate::tensor::batch::behind;
+use crate::{DType, Result, Tensor, backend, keepdim};
 use smallvec::smallvec;
 use std::sync::LazyLock;
 
-/// `kind` of tensors of one shape and dtype.
+/// Runs the kernel of `kind` on tensors of one shape and dtype.
 fn rows<const N: usize>(
     op: &'static str,
     kind: SoftmaxKind,
@@ -23,7 +23,7 @@ fn rows<const N: usize>(
 ) -> Result<Tensor> {
     if inputs.iter().any(|x| x.is_batched()) {
         return Tensor::over_batch(&inputs, |level, all| {
-            // A single number is a row of one.
+            // A scalar is a row of one element.
             let single = dim.is_none();
             let own = |at: usize| {
                 let x = all[at].expand(behind(level.size, inputs[at].layout().shape())?)?;
@@ -45,7 +45,7 @@ fn rows<const N: usize>(
     Ok(out)
 }
 
-/// The dimension, if it is one: a scalar has none, and is a row by itself.
+/// The resolved dimension; `None` for a scalar, which is one row.
 fn dimension(op: &'static str, x: &Tensor, dim: Dim) -> Result<Option<usize>> {
     float_only(op, x)?;
     Ok(resolve_dims(op, &Dims::from(dim), x.rank())?.first().copied())
@@ -70,17 +70,17 @@ options! {
     /// The options of [`Tensor::gumbel_softmax_with`].
     ///
     /// ```
-    /// use cotangent::{GumbelSoftmaxOptions, tensor};
+    /// use cotangent::{tensor, options::GumbelSoftmaxOptions};
     /// let options = GumbelSoftmaxOptions::new().tau(0.5).dim(0);
     /// assert_eq!(tensor!([[1.0, 2.0]])?.gumbel_softmax_with(options)?.to_vec::<f32>()?, [1.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct GumbelSoftmaxOptions {
-        /// The temperature: the lower, the nearer to a choice.
+        /// The temperature: the lower, the closer to one-hot.
         tau: f64 = 1.0,
-        /// Whether the result is a choice.
+        /// Whether the result is one-hot.
         hard: bool = false,
-        /// The dimension that is chosen along.
+        /// The dimension of the softmax.
         dim: Dim = Dim(-1),
     }
 }
@@ -189,7 +189,7 @@ impl Tensor {
     /// divided by the temperature `tau`. With `hard` the result is one-hot, with the gradient of the soft sample.
     ///
     /// ```
-    /// # use cotangent::{GumbelSoftmaxOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::GumbelSoftmaxOptions};
     /// let logits = tensor!([[1.0, 2.0, 3.0]])?;
     /// let soft = logits.gumbel_softmax()?;
     /// assert!((soft.sum(..)?.item::<f32>()? - 1.0).abs() < 1e-6);
@@ -204,10 +204,10 @@ impl Tensor {
     pub fn gumbel_softmax(&self, options: impl Into<GumbelSoftmaxOptions>) -> Result<Tensor> {
         let GumbelSoftmaxOptions { tau, hard, dim: Dim(dim) } = options;
         if tau.is_nan() || tau <= 0.0 {
-            bail!(Value, "gumbel_softmax", "tau cannot be {tau}");
+            bail!(Value, "gumbel_softmax", "tau must be positive, got {tau}");
         }
         float_only("gumbel_softmax", self)?;
-        // Between 0 and 1, both excluded; the same for all dtypes.
+        // In the open interval (0, 1), the same for all dtypes.
         let uniform =
             self.rand_like_with(DType::F32)?.clamp(f64::from(f32::MIN_POSITIVE), 1.0 - f64::from(f32::EPSILON))?;
         let noise = uniform.to_dtype(DType::F64)?.log()?.neg()?.log()?.neg()?.to_dtype(self.dtype())?;
@@ -225,9 +225,9 @@ impl Tensor {
 fn log_sum_exp(plan: &ReducePlan, x: &Tensor) -> Result<Tensor> {
     // It is read twice.
     x.mark_needed();
-    // Half precision is summed, and its exponentials taken, in f32.
-    let max = plan.reduce("logsumexp", Reduce::Max, x, compute_dtype(x.dtype()))?;
-    // An infinite maximum would make NaN of infinities that it is subtracted from.
+    // Half precision is exponentiated and summed in f32.
+    let max = plan.reduce("logsumexp", Reduce::Max, x, x.dtype().compute_dtype())?;
+    // Infinite elements minus an infinite maximum would be NaN.
     let max = max.abs()?.lt(f64::INFINITY)?.where_(&max, 0.0)?;
     plan.reduce_centered("logsumexp", CenteredReduce::LogSumExp, x, &max, x.dtype())
 }
@@ -245,7 +245,7 @@ fn row_samples() -> Result<Vec<Sample>> {
         sample![x(&[7])?, 0],
         sample![x(&[0, 3])?, 1],
         sample![x(&[3, 0])?, 1],
-        // A number by itself has all the weight, whatever it is.
+        // The softmax of a scalar is 1, whatever its value.
         sample![x(&[])?, -1].zero_derivative(),
     ])
 }
@@ -274,7 +274,7 @@ mod tests {
     use crate::autograd::{GradOptions, grad_with};
     use crate::error::err;
 
-    /// The one gradient, with and without a record of the pass.
+    /// The gradient, without and with a recorded backward pass.
     fn both(call: impl Fn(&Tensor) -> Result<Tensor>, x: &Tensor, g: &Tensor) -> Result<[Tensor; 2]> {
         let gradient = |create_graph: bool| -> Result<Tensor> {
             let options = GradOptions::new().gradient(g).create_graph(create_graph);

@@ -1,5 +1,5 @@
-//! Random numbers of many distributions. All are made from the counter-based draws of the generator, so that a seed gives the
-//! same ones on every device.
+//! Random numbers from many distributions. All use the counter-based draws of the generator, so that a seed gives the same
+//! numbers on every device.
 
 use crate::backend::{self, Draw};
 use crate::error::bail;
@@ -10,20 +10,22 @@ use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::{DType, Device, Operand, Result, Rounding, Shape, SortOptions, Tensor, TensorOptions, random};
+use crate::options::{Rounding, SortOptions};
+use crate::tensor::Operand;
+use crate::{DType, Device, Result, Shape, Tensor, TensorOptions, random};
 use std::f64::consts::PI;
 
 options! {
-    /// The options of [`Tensor::bernoulli_with`]. A number stands for `p`.
+    /// The options of [`Tensor::bernoulli_with`]. A number is taken as `p`.
     ///
     /// ```
-    /// use cotangent::{BernoulliOptions, Tensor};
+    /// use cotangent::{Tensor, options::BernoulliOptions};
     /// let x = Tensor::zeros([4])?.bernoulli_with(BernoulliOptions::new().p(1.0))?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0; 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct BernoulliOptions {
-        /// One probability for all elements, in place of those in the tensor.
+        /// One probability for all elements, instead of those in the tensor.
         p: Option<f64> = None,
     }
 }
@@ -34,18 +36,18 @@ impl From<f64> for BernoulliOptions {
     }
 }
 
-/// Numbers above 0 and up to 1, in f64, of this tensor's shape and on its device.
+/// Uniform `f64` numbers in (0, 1], with the shape and device of this tensor.
 fn above_zero(op: &'static str, x: &Tensor) -> Result<Tensor> {
     uniform_like(op, x.layout().shape(), x.device())?.neg()?.add(1.0)
 }
 
-/// Numbers from 0 up to but without 1, in f64.
+/// Uniform `f64` numbers in [0, 1).
 fn uniform_like(op: &'static str, shape: &Shape, device: Device) -> Result<Tensor> {
     let options = TensorOptions::new().dtype(DType::F64).device(device);
     random_tensor(op, shape.clone(), options, Distribution::Uniform, random::next_range)
 }
 
-/// Refuses numbers outside of a range, where looking at them costs nothing but time.
+/// Refuses elements outside of `[least, most]`. Only on the CPU: on a GPU a check would synchronize.
 fn check_all(op: &'static str, what: &str, x: &Tensor, least: f64, most: f64) -> Result<()> {
     if x.numel() == 0 || x.device() != Device::Cpu {
         return Ok(());
@@ -53,12 +55,12 @@ fn check_all(op: &'static str, what: &str, x: &Tensor, least: f64, most: f64) ->
     let x = x.detach().to_dtype(DType::F64)?;
     let (low, high) = (x.min(..)?.item::<f64>()?, x.max(..)?.item::<f64>()?);
     if low.is_nan() || low < least || high > most {
-        bail!(Value, op, "{what} from {low} to {high} are not all between {least} and {most}");
+        bail!(Value, op, "{what} must be in [{least}, {most}], got values from {low} to {high}");
     }
     Ok(())
 }
 
-/// The greatest integer up to which a dtype has all.
+/// The largest integer up to which a dtype represents all integers.
 fn greatest_integer(dtype: DType) -> u64 {
     match dtype {
         DType::Bool => 1,
@@ -90,13 +92,13 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If a probability is not between 0 and 1, or these are not of floating point.
-    #[op(samples = bernoulli_samples, errors = bernoulli_errors, derivative = none, random)]
+    /// If a probability is not in [0, 1], or the tensor is not floating point and no `p` is given.
+    #[op(in_place_by_hand, samples = bernoulli_samples, errors = bernoulli_errors, derivative = none, random)]
     pub fn bernoulli(&self, options: impl Into<BernoulliOptions>) -> Result<Tensor> {
         const OP: &str = "bernoulli";
         if let Some(p) = options.p {
             if !(0.0..=1.0).contains(&p) {
-                bail!(Value, OP, "a probability of {p} is not between 0 and 1");
+                bail!(Value, OP, "p must be in [0, 1], got {p}");
             }
             let mut yes = Tensor::empty(OP, self.layout().shape().clone(), DType::Bool, self.device())?;
             let range = random::next_range(random::counters(self.numel() as u64, random::PER_COUNTER_32));
@@ -124,26 +126,29 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If a weight is negative or not finite, there are fewer positive ones than are to be drawn, or it is neither a vector
-    /// nor a matrix of floating point.
+    /// If a weight is negative or not finite, fewer weights are positive than samples are drawn, `num_samples` is 0, or the
+    /// tensor is neither a vector nor a matrix of floats.
     #[op(samples = multinomial_samples, errors = multinomial_errors, derivative = none, random)]
     pub fn multinomial(&self, num_samples: usize, #[default(false)] replacement: bool) -> Result<Tensor> {
         const OP: &str = "multinomial";
         float_only(OP, self)?;
-        if !matches!(self.rank(), 1 | 2) || num_samples == 0 {
-            bail!(Shape, OP, "{num_samples} samples cannot be drawn from a tensor of shape {:?}", self.shape());
+        if !matches!(self.rank(), 1 | 2) {
+            bail!(Shape, OP, "input must be a vector or a matrix, got shape {:?}", self.shape());
+        }
+        if num_samples == 0 {
+            bail!(Shape, OP, "num_samples must be positive, got 0");
         }
         let weights = self.private()?.detach().to_dtype(DType::F64)?.contiguous()?;
         let categories = self.shape()[self.rank() - 1];
         let rows: Shape = self.shape()[..self.rank() - 1].into();
         let positive = if self.numel() == 0 { 0 } else { weights.gt(0.0)?.sum(-1)?.min(..)?.item::<i64>()? as usize };
         if rows.numel() > 0 && positive < if replacement { 1 } else { num_samples } {
-            bail!(Value, OP, "{positive} of {categories} weights are positive, too few for {num_samples} samples");
+            bail!(Value, OP, "cannot draw {num_samples} samples: only {positive} of {categories} weights are positive");
         }
         if self.numel() > 0 {
             let (low, high) = (weights.min(..)?.item::<f64>()?, weights.max(..)?.item::<f64>()?);
             if low.is_nan() || low < 0.0 || !high.is_finite() {
-                bail!(Value, OP, "weights from {low} to {high} are not all finite and at least 0");
+                bail!(Value, OP, "weights must be finite and ≥ 0, got values from {low} to {high}");
             }
         }
         let indices = if replacement {
@@ -151,10 +156,10 @@ impl Tensor {
             shape.insert(self.rank() - 1, num_samples);
             let sums = weights.cumsum(-1)?;
             let drawn = uniform_like(OP, &shape, self.device())?.mul(&sums.narrow(-1, -1, 1)?)?;
-            // How many categories end at or before the number drawn.
+            // The number of cumulative sums that are at most the number drawn.
             sums.unsqueeze(-2)?.le(&drawn.unsqueeze(-1)?)?.sum(-1)?
         } else {
-            // The first arrivals of processes with these rates.
+            // The first arrivals of Poisson processes with these rates: the largest `rate / exponential`.
             let times = above_zero(OP, &weights)?.log()?.neg()?;
             let (_, order) = weights.div(&times)?.sort_with(-1, SortOptions::new().descending(true))?;
             order.narrow(-1, 0, num_samples)?.contiguous()?
@@ -174,12 +179,12 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the dtype does not have all of them, or memory runs out.
+    /// If the dtype cannot represent all of them, or memory runs out.
     #[op(samples = || Ok(vec![sample![7], sample![0], sample![5; dtype = DType::U8]]), errors = randperm_errors, derivative = none, random)]
     pub fn randperm(n: usize, options: impl Into<TensorOptions>) -> Result<Tensor> {
         let (dtype, device) = options.or(DType::I64);
         if (n as u64).saturating_sub(1) > greatest_integer(dtype) {
-            bail!(DType, "randperm", "{dtype} does not have all integers below {n}");
+            bail!(DType, "randperm", "dtype must represent all integers below {n}, got {dtype}");
         }
         let keys = Distribution::Integers(i64::MIN, i64::MAX);
         let keys = random_tensor("randperm", n.into(), device.into(), keys, random::next_range)?;
@@ -199,8 +204,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If a standard deviation is negative, the shapes do not broadcast, or a tensor is not of floating point.
-    #[op(samples = normal_samples, errors = normal_errors, derivative = none, random)]
+    /// If a standard deviation is negative, the shapes do not broadcast, or a tensor is not floating point.
+    #[op(in_place_by_hand, samples = normal_samples, errors = normal_errors, derivative = none, random)]
     pub fn normal<'a>(
         mean: impl Into<Operand<'a>>,
         std: impl Into<Operand<'a>>,
@@ -220,7 +225,7 @@ impl Tensor {
         let shape = broadcast(OP, &[mean.layout().shape(), std.layout().shape(), &size])?;
         let options = TensorOptions::new().dtype(dtype).device(device);
         let drawn = random_tensor(OP, shape, options, Distribution::Normal, random::next_range)?;
-        check_all(OP, "standard deviations", &std, 0.0, f64::INFINITY)?;
+        check_all(OP, "std", &std, 0.0, f64::INFINITY)?;
         Ok(drawn.mul(std.detach())?.add(mean.detach())?.to_dtype(dtype)?.record_barrier(OP, &given))
     }
 
@@ -235,20 +240,20 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If `to` is below `from`, one is not finite, or the tensor is not of floating point.
+    /// If `to` is below `from`, one is not finite, or the tensor is not floating point.
     #[doc(alias = "uniform_")]
-    #[op(samples = || like_samples(|x| sample![x, -1.0, 3.0]), errors = uniform_errors, derivative = none, random)]
+    #[op(in_place, samples = || like_samples(|x| sample![x, -1.0, 3.0]), errors = uniform_errors, derivative = none, random)]
     pub fn uniform(&self, #[default(0.0)] from: f64, #[default(1.0)] to: f64) -> Result<Tensor> {
         const OP: &str = "uniform";
         float_only(OP, self)?;
         if !(from <= to && (to - from).is_finite()) {
-            bail!(Value, OP, "there are no numbers from {from} up to {to}");
+            bail!(Value, OP, "from and to must be finite with from ≤ to, got {from} and {to}");
         }
         let shape = self.layout().shape().clone();
         let options = alike(self, TensorOptions::new());
         let drawn = random_tensor(OP, shape, options, Distribution::Uniform, random::next_range)?;
         let moved = drawn.mul(to - from)?.add(from)?;
-        // Rounding can reach the end.
+        // Rounding can give `to` itself.
         Ok(moved.masked_fill(&moved.ge(to)?, from)?.record_barrier(OP, &[self]))
     }
 
@@ -262,13 +267,13 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the rate is not positive, or the tensor is not of floating point.
+    /// If the rate is not positive, or the tensor is not floating point.
     #[doc(alias = "exponential_")]
-    #[op(samples = || like_samples(|x| sample![x, 0.5]), errors = exponential_errors, derivative = none, random)]
+    #[op(in_place, samples = || like_samples(|x| sample![x, 0.5]), errors = exponential_errors, derivative = none, random)]
     pub fn exponential(&self, #[default(1.0)] lambd: f64) -> Result<Tensor> {
         float_only("exponential", self)?;
         if lambd.is_nan() || lambd <= 0.0 {
-            bail!(Value, "exponential", "a rate of {lambd} is not positive");
+            bail!(Value, "exponential", "lambd must be positive, got {lambd}");
         }
         let drawn = above_zero("exponential", self)?.log()?.div(-lambd)?;
         Ok(drawn.to_dtype(self.dtype())?.record_barrier("exponential", &[self]))
@@ -284,15 +289,15 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the probability is not above 0 and below 1, or the tensor is of bools.
+    /// If `p` is not in (0, 1), or the tensor is bool.
     #[doc(alias = "geometric_")]
-    #[op(samples = || like_samples(|x| sample![x, 0.3]), errors = geometric_errors, derivative = none, random)]
+    #[op(in_place, samples = || like_samples(|x| sample![x, 0.3]), errors = geometric_errors, derivative = none, random)]
     pub fn geometric(&self, p: f64) -> Result<Tensor> {
         if p.is_nan() || p <= 0.0 || p >= 1.0 {
-            bail!(Value, "geometric", "a probability of {p} is not above 0 and below 1");
+            bail!(Value, "geometric", "p must be in (0, 1), got {p}");
         }
         if self.dtype() == DType::Bool {
-            bail!(DType, "geometric", "bools cannot count: cast with to_dtype first");
+            bail!(DType, "geometric", "not defined for bool: cast with to_dtype first");
         }
         let drawn = above_zero("geometric", self)?.log()?.div_with((-p).ln_1p(), Rounding::Floor)?.add(1.0)?;
         Ok(drawn.to_dtype(self.dtype())?.record_barrier("geometric", &[self]))
@@ -308,13 +313,13 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If `sigma` is not positive, or the tensor is not of floating point.
+    /// If `sigma` is not positive, or the tensor is not floating point.
     #[doc(alias = "cauchy_")]
-    #[op(samples = || like_samples(|x| sample![x, 1.0, 2.0]), errors = cauchy_errors, derivative = none, random)]
+    #[op(in_place, samples = || like_samples(|x| sample![x, 1.0, 2.0]), errors = cauchy_errors, derivative = none, random)]
     pub fn cauchy(&self, #[default(0.0)] median: f64, #[default(1.0)] sigma: f64) -> Result<Tensor> {
         float_only("cauchy", self)?;
         if sigma.is_nan() || sigma <= 0.0 {
-            bail!(Value, "cauchy", "a width of {sigma} is not positive");
+            bail!(Value, "cauchy", "sigma must be positive, got {sigma}");
         }
         let angle = uniform_like("cauchy", self.layout().shape(), self.device())?.sub(0.5)?.mul(PI)?;
         let drawn = angle.sin()?.div(&angle.cos()?)?.mul(sigma)?.add(median)?;
@@ -331,14 +336,14 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the standard deviation is not positive, or the tensor is not of floating point.
+    /// If the standard deviation is not positive, or the tensor is not floating point.
     #[doc(alias = "log_normal_")]
-    #[op(samples = || like_samples(|x| sample![x, 0.5, 0.25]), errors = log_normal_errors, derivative = none, random)]
+    #[op(in_place, samples = || like_samples(|x| sample![x, 0.5, 0.25]), errors = log_normal_errors, derivative = none, random)]
     pub fn log_normal(&self, #[default(1.0)] mean: f64, #[default(2.0)] std: f64) -> Result<Tensor> {
         const OP: &str = "log_normal";
         float_only(OP, self)?;
         if std.is_nan() || std <= 0.0 {
-            bail!(Value, OP, "a standard deviation of {std} is not positive");
+            bail!(Value, OP, "std must be positive, got {std}");
         }
         let options = TensorOptions::new().dtype(DType::F64).device(self.device());
         let shape = self.layout().shape().clone();
@@ -356,7 +361,7 @@ fn as_tensor<'a>(operand: &'a Operand<'_>) -> Option<&'a Tensor> {
     }
 }
 
-/// Samples of what takes its shape from a tensor.
+/// Samples of functions that take their shape from a tensor.
 fn like_samples(call: fn(Tensor) -> Sample) -> Result<Vec<Sample>> {
     let shapes: [&[usize]; 3] = [&[2, 3], &[], &[0, 2]];
     shapes.into_iter().map(|shape| Ok(call(spread(shape, -1.0, 1.0)?))).collect()
@@ -392,7 +397,7 @@ fn multinomial_errors() -> Result<Vec<ErrorCase>> {
         error!["too many samples", "3", "4"; sample![spread([3], 0.0, 1.0)?, 4]],
         error!["negative weights", "-"; sample![spread([3], -1.0, 1.0)?, 1, true]],
         error!["no positive weight", "0 of 3"; sample![spread([3], -1.0, 0.0)?, 1, true]],
-        error!["no samples", "0 samples"; sample![spread([3], 0.0, 1.0)?, 0]],
+        error!["no samples", "num_samples", "0"; sample![spread([3], 0.0, 1.0)?, 0]],
         error!["three dimensions", "[1, 1, 1]"; sample![spread([1, 1, 1], 0.0, 1.0)?, 1]],
         error!["integers", "i64"; sample![ints(&[1, 1], [2])?, 1]],
     ])
@@ -441,7 +446,7 @@ fn exponential_errors() -> Result<Vec<ErrorCase>> {
 fn geometric_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         error!["certainty", "1"; sample![normal([2], 1)?, 1.0]],
-        error!["bools", "bools"; sample![normal([2], 1)?.gt(0.0)?, 0.5]],
+        error!["bools", "bool"; sample![normal([2], 1)?.gt(0.0)?, 0.5]],
     ])
 }
 
@@ -471,7 +476,7 @@ mod tests {
         (mean, values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n)
     }
 
-    /// The greatest distance of the share of values up to each one from what it should be (Kolmogorov and Smirnov).
+    /// The Kolmogorov-Smirnov statistic: the largest distance between the empirical and the true distribution function.
     fn distance(mut values: Vec<f64>, below: impl Fn(f64) -> f64) -> f64 {
         values.sort_by(f64::total_cmp);
         let n = values.len() as f64;
@@ -479,7 +484,7 @@ mod tests {
         values.iter().enumerate().map(at).fold(0.0, f64::max)
     }
 
-    /// Exceeded by one in a thousand samples of a distribution.
+    /// Exceeded with probability 0.001.
     fn limit() -> f64 {
         1.95 / (N as f64).sqrt()
     }
@@ -525,7 +530,7 @@ mod tests {
         let near = |shares: [f64; 4]| shares.iter().zip([0.125, 0.0, 0.25, 0.625]).all(|(a, b)| (a - b).abs() < 0.015);
         let with = with_generator(&mut Generator::seed(9), || weights.multinomial(N, true))?.to_vec::<i64>()?;
         assert!(near(shares(&with)), "{:?}", shares(&with));
-        // Of many draws without replacement the first ones have the same shares.
+        // The first draws without replacement have the same shares.
         let rows = weights.expand([N, 4])?;
         let without = with_generator(&mut Generator::seed(10), || rows.multinomial(3, false))?;
         let first = without.select(1, 0)?.to_vec::<i64>()?;

@@ -1,11 +1,11 @@
-//! Random tensors from a generator of the user's own.
+//! Random tensors from a user-created generator.
 
-use crate::error::named;
+use crate::error::{bail, named};
 use crate::ops::create::constants::{Distribution, random_tensor};
-use crate::vmap::check_own_generator;
+use crate::tensor::batch::{VmapRandomness, running};
 use crate::{Generator, Result, Shape, Tensor, TensorOptions};
 
-/// Draws with a generator of one's own: the same seed gives the same numbers, whatever else is drawn.
+/// Draws from this generator: the same seed gives the same numbers, independent of all other draws.
 ///
 /// ```
 /// use cotangent::Generator;
@@ -90,7 +90,7 @@ impl Generator {
         self.randint_with(low, high, shape, TensorOptions::new())
     }
 
-    /// As [`randint`](Self::randint), of a dtype, on a device, or both: see [`TensorOptions`].
+    /// [`randint`](Self::randint) with a dtype, a device, or both: see [`TensorOptions`].
     ///
     /// ```
     /// use cotangent::{DType, Generator};
@@ -122,5 +122,19 @@ impl Generator {
     ) -> Result<Tensor> {
         check_own_generator(op)?;
         named(op, random_tensor(op, shape, options, numbers, |n| self.take(n)))
+    }
+}
+
+/// Refuses draws from a user-created generator inside `vmap`, unless all examples get the same numbers: only the generator of
+/// the thread can draw different ones.
+fn check_own_generator(op: &'static str) -> Result<()> {
+    match running().map(|running| running.randomness) {
+        None | Some(VmapRandomness::Same) => Ok(()),
+        Some(asked) => bail!(
+            Value,
+            op,
+            "a Generator inside vmap requires VmapRandomness::Same, got {asked:?}: use the methods of Tensor for different \
+             numbers"
+        ),
     }
 }

@@ -1,7 +1,7 @@
 //! Random tensors.
 //!
 //! - `distributions`, `poisson`: random numbers of many distributions, and permutations.
-//! - `generator`: the methods of a generator of one's own.
+//! - `generator`: the methods of a user-created generator.
 
 mod generator;
 

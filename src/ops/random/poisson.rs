@@ -1,4 +1,4 @@
-//! Random numbers with the Poisson distribution.
+//! Random numbers from the Poisson distribution.
 
 use crate::backend::kernel;
 use crate::error::bail;
@@ -8,10 +8,10 @@ use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, sample, spread};
 use crate::{DType, Result, Tensor, random};
 
-/// Rates up to this: numbers of events near it are whole numbers that f64 has exactly.
+/// The largest rate: f64 represents all integers near it exactly.
 const LARGEST: f64 = 1e15;
 
-/// # Numbers of events
+/// # Poisson and binomial draws
 #[ops]
 impl Tensor {
     /// Random numbers from the Poisson distribution. Each element is a rate.
@@ -23,7 +23,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If a rate is negative or NaN, or these are not of floating point.
+    /// If a rate is negative, NaN or above 1e15, or the tensor is not floating point.
     #[op(samples = samples, errors = errors, derivative = none, random)]
     pub fn poisson(&self) -> Result<Tensor> {
         float_only("poisson", self)?;
@@ -31,9 +31,9 @@ impl Tensor {
         let outside = rates.ge(0.0)?.logical_and(rates.le(LARGEST)?)?.logical_not()?;
         if outside.any(..)?.item::<bool>()? {
             let rate = rates.masked_select(&outside)?.select(0, 0)?.item::<f64>()?;
-            bail!(Value, "poisson", "a rate of {rate} is not between 0 and {LARGEST:e}");
+            bail!(Value, "poisson", "rates must be in [0, {LARGEST:e}], got {rate}");
         }
-        // A seed for each element: how many numbers one takes is not known before.
+        // A seed per element, since the number of draws that an element takes is not known in advance.
         let (shape, options) = (self.layout().shape(), (DType::I64, self.device()));
         let seeds = Distribution::Integers(i64::MIN, i64::MAX);
         let seeds = random_tensor("poisson", shape.clone(), options.into(), seeds, random::next_range)?;

@@ -1,31 +1,31 @@
 //! Differences, integrals and derivatives of samples.
 
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
+use crate::layout::{Dim, Dims};
 use crate::layout::{resolve_dim, resolve_dims};
 use crate::ops::elementwise::call::common_dtype;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::ops::{Arg, ArgKind, FromArg, ops};
 use crate::options::options;
-use crate::{DType, Dim, Dims, Result, Tensor};
+use crate::{DType, Result, Tensor};
 
 options! {
     /// The options of [`Tensor::diff_with`].
     ///
     /// ```
-    /// use cotangent::{DiffOptions, tensor};
+    /// use cotangent::{tensor, options::DiffOptions};
     /// let x = tensor!([1, 4, 9])?;
     /// assert_eq!(x.diff_with(DiffOptions::new().n(2_usize))?.to_vec::<i64>()?, [2]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct DiffOptions<'a> {
-        /// How many times differences are taken.
+        /// The order of the differences.
         n: usize = 1,
         /// The dimension.
         dim: Dim = Dim(-1),
-        /// What comes before the elements.
+        /// Elements to put before the tensor.
         prepend: Option<&'a Tensor> = None,
-        /// What comes after them.
+        /// Elements to put after the tensor.
         append: Option<&'a Tensor> = None,
     }
 }
@@ -34,36 +34,36 @@ options! {
     /// The options of [`Tensor::trapezoid_with`] and [`Tensor::cumulative_trapezoid_with`].
     ///
     /// ```
-    /// use cotangent::{TrapezoidOptions, tensor};
+    /// use cotangent::{tensor, options::TrapezoidOptions};
     /// let y = tensor!([1.0, 3.0, 5.0])?;
     /// assert_eq!(y.trapezoid_with(TrapezoidOptions::new().dx(0.5))?.item::<f32>()?, 3.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct TrapezoidOptions<'a> {
-        /// Where the samples are: a vector, or one for each.
+        /// The coordinates of the samples: a vector, or a tensor with one for each sample.
         x: Option<&'a Tensor> = None,
-        /// Their distance, where `x` is not given.
+        /// The distance between samples if `x` is not given.
         dx: f64 = 1.0,
         /// The dimension.
         dim: Dim = Dim(-1),
     }
 }
 
-/// How far apart samples are along each dimension.
+/// The distances between samples along each dimension.
 ///
 /// ```
-/// use cotangent::{GradientOptions, tensor};
+/// use cotangent::{tensor, options::GradientOptions};
 /// let (y, x) = (tensor!([1.0, 4.0, 9.0])?, tensor!([1.0, 2.0, 3.0])?);
 /// assert!(y.gradient_with(GradientOptions::new().spacing(&x))?[0].equal(&y.gradient()?[0])?);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub enum Spacing<'a> {
-    /// As far in all dimensions.
+    /// One distance for all dimensions.
     Step(f64),
-    /// So far in each.
+    /// A distance for each dimension.
     Steps(Vec<f64>),
-    /// At these places in each.
+    /// The coordinates of the samples for each dimension.
     Coordinates(Vec<&'a Tensor>),
 }
 
@@ -86,14 +86,14 @@ impl<const N: usize> From<[f64; N]> for Spacing<'_> {
 }
 
 impl<'a> From<&'a Tensor> for Spacing<'a> {
-    fn from(places: &'a Tensor) -> Self {
-        Spacing::Coordinates(vec![places])
+    fn from(positions: &'a Tensor) -> Self {
+        Spacing::Coordinates(vec![positions])
     }
 }
 
 impl<'a> From<Vec<&'a Tensor>> for Spacing<'a> {
-    fn from(places: Vec<&'a Tensor>) -> Self {
-        Spacing::Coordinates(places)
+    fn from(positions: Vec<&'a Tensor>) -> Self {
+        Spacing::Coordinates(positions)
     }
 }
 
@@ -102,7 +102,7 @@ impl From<Spacing<'_>> for Arg {
         match spacing {
             Spacing::Step(step) => Arg::from(step),
             Spacing::Steps(steps) => Arg::from(steps),
-            Spacing::Coordinates(places) => Arg::Tensors(places.into_iter().cloned().collect()),
+            Spacing::Coordinates(positions) => Arg::Tensors(positions.into_iter().cloned().collect()),
         }
     }
 }
@@ -112,8 +112,8 @@ impl<'a> FromArg<'a> for Spacing<'a> {
 
     fn from_arg(arg: &'a Arg) -> Option<Self> {
         match arg {
-            Arg::Tensor(places) => Some(Spacing::Coordinates(vec![places])),
-            Arg::Tensors(places) => Some(Spacing::Coordinates(places.iter().collect())),
+            Arg::Tensor(positions) => Some(Spacing::Coordinates(vec![positions])),
+            Arg::Tensors(positions) => Some(Spacing::Coordinates(positions.iter().collect())),
             Arg::Scalar(_) => f64::from_arg(arg).map(Spacing::Step),
             other => Vec::<f64>::from_arg(other).map(Spacing::Steps),
         }
@@ -124,59 +124,59 @@ options! {
     /// The options of [`Tensor::gradient_with`].
     ///
     /// ```
-    /// use cotangent::{GradientOptions, tensor};
+    /// use cotangent::{tensor, options::GradientOptions};
     /// let y = tensor!([1.0, 4.0, 9.0])?;
     /// let slopes = y.gradient_with(GradientOptions::new().spacing(0.5).edge_order(2_usize))?;
     /// assert_eq!(slopes[0].to_vec::<f32>()?, [4.0, 8.0, 12.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct GradientOptions<'a> {
-        /// How far apart the samples are.
+        /// The distances between samples.
         spacing: Spacing<'a> = Spacing::Step(1.0),
-        /// The dimensions; all, unless some are named.
+        /// The dimensions; by default all.
         dim: Dims = Dims::ALL,
-        /// How many neighbours a slope at an edge is taken from: 1 or 2.
+        /// The order of the one-sided differences at the edges: 1 or 2.
         edge_order: usize = 1,
     }
 }
 
-/// Two neighbours along a dimension: all elements but the last, and all but the first. There is one.
+/// Neighbours along a dimension, which must exist: all elements but the last, and all but the first.
 fn neighbours(x: &Tensor, dim: usize) -> Result<(Tensor, Tensor)> {
     let n = x.shape()[dim].saturating_sub(1);
     Ok((x.narrow(dim, 0, n)?, x.narrow(dim, x.shape()[dim] - n, n)?))
 }
 
-/// The distances of samples at the places `x`, lined up with the dimensions of `y`.
+/// The distances between samples at coordinates `x`, aligned with the dimensions of `y`.
 fn distances(op: &'static str, y: &Tensor, x: &Tensor, dim: usize) -> Result<Tensor> {
     let mut sizes = vec![1; y.rank()];
     if x.rank() == 1 {
         if x.numel() != y.shape()[dim] {
-            bail!(Shape, op, "{} places for {} samples along dimension {dim}", x.numel(), y.shape()[dim]);
+            bail!(Shape, op, "expected {} coordinates for dimension {dim}, got {}", y.shape()[dim], x.numel());
         }
         sizes[dim] = x.numel();
     } else if x.rank() <= y.rank() {
         sizes[y.rank() - x.rank()..].copy_from_slice(x.shape());
     } else {
-        bail!(Shape, op, "places of shape {:?} for samples of {:?}", x.shape(), y.shape());
+        bail!(Shape, op, "coordinates must broadcast to {:?}, got shape {:?}", y.shape(), x.shape());
     }
     let (left, right) = neighbours(&x.reshape(&sizes)?, dim)?;
     right.sub(&left)
 }
 
-/// Samples as floats of a compute dtype, their dimension, and the dtype of the result.
+/// The samples in the compute dtype, their dimension, and the dtype of the result.
 fn samples_along(op: &'static str, y: &Tensor, options: &TrapezoidOptions<'_>) -> Result<(Tensor, usize, DType)> {
     let dim = resolve_dim(op, options.dim.0, y.rank())?;
     if y.dtype() == DType::Bool {
-        bail!(DType, op, "a bool is not a number: cast with to_dtype first");
+        bail!(DType, op, "input must be numeric, got bool: cast with to_dtype first");
     }
     let dtype = match options.x {
         Some(x) => common_dtype(op, y.dtype(), x.dtype())?.to_float(),
         None => y.dtype().to_float(),
     };
-    Ok((y.to_dtype(dtype)?.to_dtype(compute_dtype(dtype))?, dim, dtype))
+    Ok((y.to_dtype(dtype)?.to_dtype(dtype.compute_dtype())?, dim, dtype))
 }
 
-/// The slopes of samples along a dimension, whose distances are given or all the same.
+/// The slopes of samples along a dimension, with equal or given distances.
 fn slopes(x: &Tensor, dim: usize, spacing: &Distance, edge_order: usize) -> Result<Tensor> {
     let n = x.shape()[dim];
     let part = |x: &Tensor, start: usize, len: usize| x.narrow(dim, start, len);
@@ -209,7 +209,7 @@ fn slopes(x: &Tensor, dim: usize, spacing: &Distance, edge_order: usize) -> Resu
                 let third = if edge < next { next + 1 } else { next - 1 };
                 let there = if edge < next { slope(next, third, far)? } else { slope(third, next, far)? };
                 let (d1, d2) = (part(gaps, near, 1)?, part(gaps, far, 1)?);
-                // The parabola's slope at the edge: as much beyond the first chord's as that differs from the second's.
+                // The slope at the edge of the parabola through three samples.
                 here.add(here.sub(there)?.mul(d1.div(d1.add(&d2)?)?)?)
             };
             let last = n - 2;
@@ -219,10 +219,10 @@ fn slopes(x: &Tensor, dim: usize, spacing: &Distance, edge_order: usize) -> Resu
     Tensor::cat(&[&first, &inner, &second], dim)
 }
 
-/// How far apart the samples along one dimension are.
+/// The distances between samples along one dimension.
 enum Distance {
     Step(f64),
-    /// Lined up with the samples.
+    /// The distances of neighbours, aligned with the samples.
     Between(Tensor),
 }
 
@@ -232,7 +232,7 @@ impl Tensor {
     /// The differences of neighbours along a dimension, the last by default. For bools, whether neighbours differ.
     ///
     /// ```
-    /// # use cotangent::{DiffOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::DiffOptions};
     /// let x = tensor!([1, 4, 9])?;
     /// assert_eq!(x.diff()?.to_vec::<i64>()?, [3, 5]);
     /// let zero = tensor!([0])?;
@@ -241,7 +241,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such dimension, or what is put before or after the elements does not fit.
+    /// If there is no such dimension, or the shape of `prepend` or `append` does not fit.
     #[op(samples = diff_samples, errors = diff_errors)]
     pub fn diff<'a>(&self, options: impl Into<DiffOptions<'a>>) -> Result<Tensor> {
         let DiffOptions { n, dim, prepend, append } = options;
@@ -251,10 +251,11 @@ impl Tensor {
         }
         let parts: Vec<&Tensor> = prepend.into_iter().chain([self]).chain(append).collect();
         if let Some(other) = parts.iter().find(|part| part.rank() != self.rank()) {
-            bail!(Shape, "diff", "shape {:?} does not go beside {:?}", other.shape(), self.shape());
+            let (a, b) = (self.shape(), other.shape());
+            bail!(Shape, "diff", "prepend and append must have as many dimensions as {a:?}, got shape {b:?}");
         }
         let mut x = if parts.len() == 1 { self.clone() } else { Tensor::cat(&parts, dim)? };
-        // After as many times as there are elements there are none.
+        // With an order of at least the number of elements, none is left.
         if n >= x.shape()[dim] {
             return x.narrow(dim, 0, 0);
         }
@@ -269,7 +270,7 @@ impl Tensor {
     /// options say otherwise.
     ///
     /// ```
-    /// # use cotangent::{Tensor, TrapezoidOptions, tensor};
+    /// # use cotangent::{Tensor, tensor, options::TrapezoidOptions};
     /// let y = tensor!([1.0, 3.0, 5.0])?;
     /// assert_eq!(y.trapezoid()?.item::<f32>()?, 6.0);
     /// let x = tensor!([0.0, 1.0, 3.0])?;
@@ -278,7 +279,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such dimension, the elements are bools, or the places do not fit the samples.
+    /// If there is no such dimension, the elements are bools, or the coordinates do not fit the samples.
     #[doc(alias = "trapz")]
     #[op(autocast_cuda = f32, samples = trapezoid_samples, errors = trapezoid_errors, aliases = ["trapz"])]
     pub fn trapezoid<'a>(&self, options: impl Into<TrapezoidOptions<'a>>) -> Result<Tensor> {
@@ -299,7 +300,7 @@ impl Tensor {
     /// The cumulative integral along a dimension by the trapezoidal rule. See [`trapezoid`](Self::trapezoid).
     ///
     /// ```
-    /// # use cotangent::{Tensor, TrapezoidOptions, tensor};
+    /// # use cotangent::{Tensor, tensor, options::TrapezoidOptions};
     /// let y = tensor!([1.0, 3.0, 5.0])?;
     /// assert_eq!(y.cumulative_trapezoid()?.to_vec::<f32>()?, [2.0, 6.0]);
     /// let finer = TrapezoidOptions::new().dx(0.5);
@@ -327,7 +328,7 @@ impl Tensor {
     /// differences at the edges. The spacing is 1, unless the options say otherwise.
     ///
     /// ```
-    /// # use cotangent::{GradientOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::GradientOptions};
     /// let y = tensor!([1.0, 4.0, 9.0, 16.0])?;
     /// assert_eq!(y.gradient()?[0].to_vec::<f32>()?, [3.0, 4.0, 6.0, 7.0]);
     /// let x = tensor!([2.0, 4.0, 6.0, 8.0])?;
@@ -344,18 +345,18 @@ impl Tensor {
         let GradientOptions { spacing, dim, edge_order } = options;
         let dims = resolve_dims("gradient", &dim, self.rank())?;
         if !(1..=2).contains(&edge_order) {
-            bail!(Value, "gradient", "edge_order is {edge_order}, and should be 1 or 2");
+            bail!(Value, "gradient", "edge_order must be 1 or 2, got {edge_order}");
         }
         let given = match &spacing {
             Spacing::Step(_) => dims.len(),
             Spacing::Steps(steps) => steps.len(),
-            Spacing::Coordinates(places) => places.len(),
+            Spacing::Coordinates(positions) => positions.len(),
         };
         if given != dims.len() {
-            bail!(Value, "gradient", "a spacing of {given} dimensions for {}", dims.len());
+            bail!(Value, "gradient", "spacing must have {} entries, got {given}", dims.len());
         }
         let dtype = self.dtype().to_float();
-        let x = self.to_dtype(dtype)?.to_dtype(compute_dtype(dtype))?;
+        let x = self.to_dtype(dtype)?.to_dtype(dtype.compute_dtype())?;
         let mut all = Vec::with_capacity(dims.len());
         for (at, &dim) in dims.iter().enumerate() {
             if self.shape()[dim] <= edge_order {
@@ -363,18 +364,18 @@ impl Tensor {
                 bail!(
                     Shape,
                     "gradient",
-                    "{n} samples along dimension {dim} of {:?}: {needed} are needed",
+                    "dimension {dim} must have at least {needed} samples, got {n} in shape {:?}",
                     self.shape()
                 );
             }
             let distance = match &spacing {
                 Spacing::Step(step) => Distance::Step(*step),
                 Spacing::Steps(steps) => Distance::Step(steps[at]),
-                Spacing::Coordinates(places) if places[at].rank() == 1 => {
-                    Distance::Between(distances("gradient", &x, &places[at].to_dtype(x.dtype())?, dim)?)
+                Spacing::Coordinates(positions) if positions[at].rank() == 1 => {
+                    Distance::Between(distances("gradient", &x, &positions[at].to_dtype(x.dtype())?, dim)?)
                 }
-                Spacing::Coordinates(places) => {
-                    bail!(Shape, "gradient", "coordinates of shape {:?} are no vector", places[at].shape())
+                Spacing::Coordinates(positions) => {
+                    bail!(Shape, "gradient", "coordinates must be a vector, got shape {:?}", positions[at].shape())
                 }
             };
             all.push(slopes(&x, dim, &distance, edge_order)?.to_dtype(dtype)?);
@@ -430,7 +431,7 @@ fn trapezoid_errors() -> Result<Vec<ErrorCase>> {
     let y = || normal([2, 3], 1);
     Ok(vec![
         error!["no such dimension", "2", "rank 2"; sample![y()?; dim = 2]],
-        error!["too few places", "2 places", "3 samples"; sample![y()?; x = normal([2], 1)?]],
+        error!["too few places", "3 coordinates", "got 2"; sample![y()?; x = normal([2], 1)?]],
         error!["places of more dimensions", "[1, 2, 3]", "[2, 3]"; sample![y()?; x = normal([1, 2, 3], 1)?]],
         error!["bools", "bool"; sample![y()?.gt(0.0)?]],
     ])
@@ -438,14 +439,14 @@ fn trapezoid_errors() -> Result<Vec<ErrorCase>> {
 
 fn gradient_samples() -> Result<Vec<Sample>> {
     let x = |shape: &[usize]| spread(shape, -2.0, 2.0);
-    let places = |n: usize| spread([n], 0.0, 3.0)?.msort();
+    let positions = |n: usize| spread([n], 0.0, 3.0)?.msort();
     Ok(vec![
         sample![x(&[5])?],
         sample![x(&[2])?],
         sample![x(&[3, 4])?; spacing = 0.5],
         sample![x(&[3, 4])?; spacing = vec![0.5, 2.0], edge_order = 2],
-        sample![x(&[3, 4])?; spacing = vec![places(4)?], dim = 1],
-        sample![x(&[3, 4])?; spacing = vec![places(3)?, places(4)?], edge_order = 2],
+        sample![x(&[3, 4])?; spacing = vec![positions(4)?], dim = 1],
+        sample![x(&[3, 4])?; spacing = vec![positions(3)?, positions(4)?], edge_order = 2],
         sample![x(&[2, 3, 3])?; dim = [2, 1]],
         sample![x(&[2, 0])?; dim = 0],
         sample![ints(&[1, 4, 9, 16], [4])?],
@@ -456,9 +457,9 @@ fn gradient_errors() -> Result<Vec<ErrorCase>> {
     let x = || normal([2, 3], 1);
     Ok(vec![
         error!["no such dimension", "2", "rank 2"; sample![x()?; dim = 2]],
-        error!["an order of 3", "edge_order is 3"; sample![x()?; edge_order = 3]],
-        error!["too few samples", "2 samples", "3 are needed"; sample![x()?; edge_order = 2]],
+        error!["an order of 3", "edge_order", "got 3"; sample![x()?; edge_order = 3]],
+        error!["too few samples", "3 samples", "got 2"; sample![x()?; edge_order = 2]],
         error!["too few steps", "1", "2"; sample![x()?; spacing = vec![1.0]]],
-        error!["coordinates that do not fit", "2 places", "3"; sample![x()?; spacing = vec![normal([2], 1)?], dim = 1]],
+        error!["coordinates that do not fit", "3 coordinates", "got 2"; sample![x()?; spacing = vec![normal([2], 1)?], dim = 1]],
     ])
 }

@@ -1,59 +1,59 @@
-//! How samples vary together.
+//! Covariance and correlation.
 
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
+use crate::layout::Slice;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::{DType, Result, Slice, Tensor};
+use crate::{DType, Result, Tensor};
 
 options! {
     /// The options of [`Tensor::cov_with`].
     ///
     /// ```
-    /// use cotangent::{CovOptions, tensor};
+    /// use cotangent::{tensor, options::CovOptions};
     /// let x = tensor!([1.0, 3.0])?;
     /// assert_eq!(x.cov_with(CovOptions::new().correction(0_i64))?.item::<f32>()?, 1.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct CovOptions<'a> {
-        /// What is taken from the number of observations before it divides.
+        /// The divisor is the number of observations minus this.
         correction: i64 = 1,
-        /// How often each observation was made: a vector of integers.
+        /// The frequency of each observation: a vector of integers.
         fweights: Option<&'a Tensor> = None,
-        /// How much each observation counts: a vector of floats.
+        /// The weight of each observation: a vector of floats.
         aweights: Option<&'a Tensor> = None,
     }
 }
 
 fn covariance(op: &'static str, x: &Tensor, options: &CovOptions<'_>) -> Result<Tensor> {
     if x.rank() > 2 || x.dtype() == DType::Bool {
-        bail!(Shape, op, "variables are rows of numbers, not {} of shape {:?}", x.dtype(), x.shape());
+        bail!(Shape, op, "input must be numeric with at most 2 dimensions, got {} of shape {:?}", x.dtype(), x.shape());
     }
     let dtype = x.dtype().to_float();
-    let x = x.to_dtype(dtype)?.to_dtype(compute_dtype(dtype))?;
+    let x = x.to_dtype(dtype)?.to_dtype(dtype.compute_dtype())?;
     let x = if x.rank() == 2 { x } else { x.reshape([1, -1])? };
     let n = x.shape()[1];
     let check = |weights: &Tensor, name: &str| -> Result<()> {
         if weights.shape() != [n] {
-            bail!(Shape, op, "{name} of shape {:?} for {n} observations", weights.shape());
+            bail!(Shape, op, "{name} must have shape [{n}], got {:?}", weights.shape());
         }
         if weights.detach().all_examples()?.lt(0)?.any(..)?.item::<bool>()? {
-            bail!(Value, op, "{name} are negative");
+            bail!(Value, op, "{name} must not be negative");
         }
         Ok(())
     };
     let mut weights: Option<Tensor> = None;
     if let Some(often) = options.fweights {
         if !often.dtype().is_int() {
-            bail!(DType, op, "fweights are integers, not {}", often.dtype());
+            bail!(DType, op, "fweights must be integers, got {}", often.dtype());
         }
         check(often, "fweights")?;
         weights = Some(often.to_dtype(x.dtype())?);
     }
     if let Some(much) = options.aweights {
         if !much.dtype().is_float() {
-            bail!(DType, op, "aweights are floats, not {}", much.dtype());
+            bail!(DType, op, "aweights must be floating point, got {}", much.dtype());
         }
         check(much, "aweights")?;
         let much = much.to_dtype(x.dtype())?;
@@ -73,7 +73,7 @@ fn covariance(op: &'static str, x: &Tensor, options: &CovOptions<'_>) -> Result<
         }
         _ => total.full_like(correction)?,
     };
-    // Weights are real numbers, also beside complex ones.
+    // Weights are real numbers, also for complex observations.
     let freedom = total.sub(&taken)?.real()?.maximum(0.0)?;
     let center = x.sub(&mean)?;
     center.mul(&weights)?.matmul(&center.t()?.conj()?)?.div(&freedom)?.squeeze(..)?.to_dtype(dtype)
@@ -86,7 +86,7 @@ impl Tensor {
     /// variable, and gives its variance.
     ///
     /// ```
-    /// # use cotangent::{CovOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::CovOptions};
     /// let x = tensor!([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])?;
     /// assert_eq!(x.cov()?.to_vec::<f32>()?, [1.0, -1.0, -1.0, 1.0]);
     /// let often = tensor!([1, 0, 1])?;
@@ -116,7 +116,7 @@ impl Tensor {
     #[op(autocast = lower, samples = corrcoef_samples, errors = corrcoef_errors)]
     pub fn corrcoef(&self) -> Result<Tensor> {
         let dtype = self.dtype().to_float();
-        let wide = if dtype == self.dtype() { self.to_dtype(compute_dtype(dtype))? } else { self.clone() };
+        let wide = if dtype == self.dtype() { self.to_dtype(dtype.compute_dtype())? } else { self.clone() };
         let cov = covariance("corrcoef", &wide, &CovOptions::new())?;
         if cov.rank() == 0 {
             return cov.div(&cov)?.to_dtype(dtype);
@@ -162,7 +162,7 @@ fn corrcoef_errors() -> Result<Vec<ErrorCase>> {
 fn cov_errors() -> Result<Vec<ErrorCase>> {
     let x = || normal([2, 3], 1);
     let mut all = corrcoef_errors()?;
-    all.push(error!["too few weights", "[2]", "3 observations"; sample![x()?; fweights = ints(&[1, 1], [2])?]]);
+    all.push(error!["too few weights", "[2]", "[3]"; sample![x()?; fweights = ints(&[1, 1], [2])?]]);
     all.push(error!["negative weights", "fweights", "negative"; sample![x()?; fweights = ints(&[1, -1, 1], [3])?]]);
     all.push(error!["counts of floats", "f64"; sample![x()?; fweights = normal([3], 1)?]]);
     all.push(error!["weights of integers", "i64"; sample![x()?; aweights = ints(&[1, 1, 1], [3])?]]);

@@ -1,20 +1,21 @@
-//! Largest and smallest elements, and where they are.
+//! Minima and maxima, and their indices.
 
 use crate::autograd::BackwardContext;
 use crate::backend::spec::{Extreme, Reduce};
 use crate::error::bail;
+use crate::layout::ReduceDims;
 use crate::ops::ops;
 use crate::ops::reduce::sums::{ReducePlan, dim_errors, over_dims};
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
-use crate::vmap::innermost;
-use crate::{DType, ReduceDims, Result, Shape, Tensor, backend};
+use crate::tensor::batch::innermost;
+use crate::{DType, Result, Shape, Tensor, backend};
 use smallvec::smallvec;
 
 impl ReducePlan {
-    /// Refuses to choose from nothing.
+    /// Fails if there are no elements to choose from.
     fn some_to_choose_from(&self, op: &'static str) -> Result<()> {
         if self.count() == 0 {
-            bail!(Shape, op, "there is nothing to choose from in {:?} over dimensions {:?}", self.from, &self.dims[..]);
+            bail!(Shape, op, "reduced dimensions must not be empty, got {:?} of shape {:?}", &self.dims[..], self.from);
         }
         Ok(())
     }
@@ -28,7 +29,7 @@ fn extreme(op: &'static str, by: Reduce, x: &Tensor, over: &ReduceDims) -> Resul
         let (x, y) = (save.save(&x.detach()), save.save_output());
         move |_: &BackwardContext, g: &Tensor| {
             let (y, nan) = (plan.spread(&y)?, y.ne(&y)?);
-            // Where the result is NaN, all NaN are among the chosen.
+            // If the result is NaN, all NaN are chosen.
             let chosen = plan.spread(&nan)?.where_(x.ne(&x)?, x.eq(&y)?)?;
             let count = plan.sum(op, &chosen)?.to_dtype(g.dtype())?;
             Ok(smallvec![Some(chosen.where_(plan.spread(&g.div(count)?)?, 0.0)?)])
@@ -36,7 +37,7 @@ fn extreme(op: &'static str, by: Reduce, x: &Tensor, over: &ReduceDims) -> Resul
     })
 }
 
-/// The largest or smallest elements, and where they are; outside the graph.
+/// The largest or smallest elements and their indices, outside the graph.
 fn values_and_places(op: &'static str, which: Extreme, x: &Tensor, plan: &ReducePlan) -> Result<(Tensor, Tensor)> {
     if let Some(level) = innermost([x]) {
         let (values, indices) = values_and_places(op, which, &x.leading_batch(level)?, &plan.of_examples(level)?)?;
@@ -49,21 +50,21 @@ fn values_and_places(op: &'static str, which: Extreme, x: &Tensor, plan: &Reduce
     Ok((values, indices))
 }
 
-/// Where the largest or smallest elements are; outside the graph.
-fn places(op: &'static str, which: Extreme, x: &Tensor, plan: &ReducePlan) -> Result<Tensor> {
+/// The indices of the largest or smallest elements, outside the graph.
+fn positions(op: &'static str, which: Extreme, x: &Tensor, plan: &ReducePlan) -> Result<Tensor> {
     if x.is_batched() {
-        return Tensor::over_batch(&[x], |level, all| places(op, which, all[0], &plan.of_examples(level)?));
+        return Tensor::over_batch(&[x], |level, all| positions(op, which, all[0], &plan.of_examples(level)?));
     }
     let mut indices = Tensor::empty(op, plan.to.clone(), DType::I64, x.device())?;
     backend::arg(op, which, x.as_view()?, &plan.dims, None, &mut indices.as_view_mut(op)?)?;
     Ok(indices)
 }
 
-/// Values and indices along one dimension; the gradient goes to the element that was chosen.
+/// Values and indices along one dimension. The gradient goes to the chosen element.
 #[track_caller]
 fn with_indices(op: &'static str, which: Extreme, x: &Tensor, over: &ReduceDims) -> Result<(Tensor, Tensor)> {
     if over.dims.named.as_ref().is_none_or(|named| named.len() != 1) {
-        bail!(Value, op, "indices are along one dimension, which has to be named");
+        bail!(Value, op, "dim must name exactly one dimension");
     }
     let plan = ReducePlan::new(op, x, over)?;
     plan.some_to_choose_from(op)?;
@@ -73,7 +74,7 @@ fn with_indices(op: &'static str, which: Extreme, x: &Tensor, over: &ReduceDims)
         let indices = save.save(&chosen);
         move |_: &BackwardContext, cotangents: &[Option<Tensor>]| {
             let Some(Some(g)) = cotangents.first() else { return Ok(smallvec![None]) };
-            // Along the dimension, where it is a dimension, the numbers of its elements; a scalar is its own choice.
+            // The indices along the dimension. A 0-dimensional tensor has none, and its element is chosen.
             let along: Shape =
                 plan.from.iter().enumerate().map(|(d, &size)| if plan.dims.contains(&d) { size } else { 1 }).collect();
             let numbers = Tensor::arange(0, plan.count())?.to_device(g.device())?.reshape(&along)?;
@@ -85,13 +86,13 @@ fn with_indices(op: &'static str, which: Extreme, x: &Tensor, over: &ReduceDims)
 }
 
 #[track_caller]
-fn place(op: &'static str, which: Extreme, x: &Tensor, over: &ReduceDims) -> Result<Tensor> {
+fn position(op: &'static str, which: Extreme, x: &Tensor, over: &ReduceDims) -> Result<Tensor> {
     let plan = ReducePlan::new(op, x, over)?;
     plan.some_to_choose_from(op)?;
-    Ok(places(op, which, x, &plan)?.record_barrier(op, &[x]))
+    Ok(positions(op, which, x, &plan)?.record_barrier(op, &[x]))
 }
 
-/// # Largest and smallest elements
+/// # Minimum and maximum
 #[ops]
 impl Tensor {
     /// The maximum over some dimensions, or all (`..`). NaN propagates. Equal maxima share the gradient evenly. See
@@ -185,7 +186,7 @@ impl Tensor {
     /// If there is no such dimension, or no elements to choose from.
     #[op(samples = || over_dims(-2.0, 2.0, false), errors = choice_errors, derivative = none, batch)]
     pub fn argmax(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
-        place("argmax", Extreme::Max, self, &over)
+        position("argmax", Extreme::Max, self, &over)
     }
 
     /// The indices of the minima along a dimension or, over all (`..`), the flat index of the minimum. The first of
@@ -203,7 +204,7 @@ impl Tensor {
     /// If there is no such dimension, or no elements to choose from.
     #[op(samples = || over_dims(-2.0, 2.0, false), errors = choice_errors, derivative = none, batch)]
     pub fn argmin(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
-        place("argmin", Extreme::Min, self, &over)
+        position("argmin", Extreme::Min, self, &over)
     }
 }
 

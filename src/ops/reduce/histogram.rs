@@ -6,21 +6,22 @@ use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::{DType, Operand, Result, Scalar, Tensor};
+use crate::tensor::Operand;
+use crate::{DType, Result, Scalar, Tensor};
 
 options! {
     /// The options of [`Tensor::bincount_with`].
     ///
     /// ```
-    /// use cotangent::{BincountOptions, tensor};
+    /// use cotangent::{tensor, options::BincountOptions};
     /// let counts = tensor!([1, 1])?.bincount_with(BincountOptions::new().minlength(3_usize))?;
     /// assert_eq!(counts.to_vec::<i64>()?, [0, 2, 0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct BincountOptions<'a> {
-        /// How much each element counts.
+        /// The weight of each element.
         weights: Option<&'a Tensor> = None,
-        /// How many counts there are at least.
+        /// The minimum number of counts.
         minlength: usize = 0,
     }
 }
@@ -29,18 +30,18 @@ options! {
     /// The options of [`Tensor::histc_with`].
     ///
     /// ```
-    /// use cotangent::{HistcOptions, tensor};
+    /// use cotangent::{tensor, options::HistcOptions};
     /// let x = tensor!([1.0, 2.0, 1.0])?;
     /// let counts = x.histc_with(HistcOptions::new().bins(4_usize).min(0.0).max(3.0))?;
     /// assert_eq!(counts.to_vec::<f32>()?, [0.0, 2.0, 1.0, 0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct HistcOptions {
-        /// How many bins there are.
+        /// The number of bins.
         bins: usize = 100,
-        /// Where the first begins.
+        /// The lower edge of the first bin.
         min: f64 = 0.0,
-        /// Where the last ends. If it is where the first begins, the bins go from the smallest element to the largest.
+        /// The upper edge of the last bin. If it equals `min`, the bins go from the smallest element to the largest.
         max: f64 = 0.0,
     }
 }
@@ -49,30 +50,30 @@ options! {
     /// The options of [`Tensor::histogram_with`] and [`Tensor::histogramdd_with`].
     ///
     /// ```
-    /// use cotangent::{HistogramOptions, tensor};
+    /// use cotangent::{tensor, options::HistogramOptions};
     /// let x = tensor!([1.0, 2.0, 1.0])?;
     /// let (density, _) = x.histogram_with(2, HistogramOptions::new().range(vec![0.0, 4.0]).density(true))?;
     /// assert_eq!(density.to_vec::<f32>()?, [1.0 / 3.0, 1.0 / 6.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct HistogramOptions<'a> {
-        /// Where the first bin begins and the last ends, for each dimension; from the smallest element to the largest, unless it
-        /// is given.
+        /// The lower edge of the first bin and the upper edge of the last, for each dimension; by default the smallest and the
+        /// largest element.
         range: Option<Vec<f64>> = None,
-        /// How much each element counts.
+        /// The weight of each element.
         weight: Option<&'a Tensor> = None,
-        /// Whether counts are divided by their sum and by the widths of the bins.
+        /// Whether counts are divided by their sum and by the bin widths.
         density: bool = false,
     }
 }
 
 impl<'a> HistogramOptions<'a> {
-    /// The part of the range that is for a dimension.
+    /// The range of one dimension.
     fn range_of(&self, op: &'static str, dim: usize, dims: usize) -> Result<Option<[f64; 2]>> {
         match &self.range {
             None => Ok(None),
             Some(range) if range.len() == 2 * dims => Ok(Some([range[2 * dim], range[2 * dim + 1]])),
-            Some(range) => bail!(Value, op, "a range of {} numbers, which should be {}", range.len(), 2 * dims),
+            Some(range) => bail!(Value, op, "range must have {} numbers, got {}", 2 * dims, range.len()),
         }
     }
 }
@@ -82,41 +83,44 @@ fn extent(x: &Tensor) -> Result<[f64; 2]> {
     if x.numel() == 0 {
         return Ok([0.0, 1.0]);
     }
-    let (min, max) = x.aminmax(crate::Dims::ALL)?;
+    let (min, max) = x.aminmax(crate::layout::Dims::ALL)?;
     Ok([min.to_dtype(DType::F64)?.item()?, max.to_dtype(DType::F64)?.item()?])
 }
 
-/// The edges of so many bins of equal width.
+/// The edges of `bins` bins of equal width.
 fn even_edges(op: &'static str, x: &Tensor, bins: usize, range: Option<[f64; 2]>) -> Result<Tensor> {
     check_shape(op, &[bins])?;
     let [mut low, mut high] = match range {
         Some(range) => range,
         None => extent(x)?,
     };
-    if bins == 0 || !(low.is_finite() && high.is_finite() && low <= high) {
-        bail!(Value, op, "there are no {bins} bins from {low} to {high}");
+    if bins == 0 {
+        bail!(Value, op, "bins must be positive, got 0");
+    }
+    if !(low.is_finite() && high.is_finite() && low <= high) {
+        bail!(Value, op, "the range of bins must be finite and ascending, got {low} to {high}");
     }
     if low == high {
         (low, high) = (low - 0.5, high + 0.5);
     }
-    let Some(count) = bins.checked_add(1) else { bail!(Value, op, "{bins} bins are too many") };
+    let Some(count) = bins.checked_add(1) else { bail!(Value, op, "bins must be less than {bins}") };
     Tensor::linspace_with(low, high, count, (x.dtype(), x.device()))
 }
 
-/// For each element the number of the bin between edges that it is in, or one more than the last for those that are in none.
+/// The index of the bin of each element; the number of bins for elements outside.
 fn bins_of(x: &Tensor, edges: &Tensor) -> Result<Tensor> {
     let last = edges.numel() - 2;
-    let right = crate::SearchsortedOptions::new().right(true);
-    // The last bin has both its edges.
+    let right = crate::options::SearchsortedOptions::new().right(true);
+    // The last bin includes both edges.
     let bins = edges.searchsorted_with(x, right)?.sub(1)?.minimum(last)?;
     let inside = x.ge(edges.select(0, 0)?)?.bitwise_and(x.le(edges.select(0, -1)?)?)?;
     inside.where_(&bins, last + 1)
 }
 
-/// The sum of the weights of elements with each number below `count`; the numbers go up to it.
+/// The sums of the weights of elements for each number below `count`. Elements with the number `count` are ignored.
 fn counted(numbers: &Tensor, count: usize, weights: Option<&Tensor>, dtype: DType) -> Result<Tensor> {
     let numbers = numbers.flatten(0, -1)?;
-    let Some(room) = count.checked_add(1) else { bail!(Value, "histogram", "{count} bins are too many") };
+    let Some(room) = count.checked_add(1) else { bail!(Value, "histogram", "bins must be less than {count}") };
     let zeros = |dtype: DType| Tensor::zeros_with([room], (dtype, numbers.device()));
     let sums = match weights {
         Some(weights) => zeros(dtype)?.scatter_add(0, &numbers, &weights.flatten(0, -1)?.to_dtype(dtype)?)?,
@@ -125,15 +129,15 @@ fn counted(numbers: &Tensor, count: usize, weights: Option<&Tensor>, dtype: DTyp
     sums.narrow(0, 0, count)?.to_dtype(dtype)
 }
 
-/// Edges that a caller gives: a vector in ascending order.
+/// Checks that edges are a vector in ascending order.
 fn checked_edges<'t>(op: &'static str, edges: &'t Tensor, x: &Tensor) -> Result<&'t Tensor> {
     if edges.rank() != 1 || edges.numel() < 2 || edges.dtype() != x.dtype() {
         let (dtype, shape) = (edges.dtype(), edges.shape());
-        bail!(Shape, op, "edges are two or more {} in a vector, not {dtype} of shape {shape:?}", x.dtype());
+        bail!(Shape, op, "bin edges must be a vector of at least 2 {}, got {dtype} of shape {shape:?}", x.dtype());
     }
     let (own, n) = (edges.detach(), edges.numel());
     if !own.is_batched() && !own.narrow(0, 1, n - 1)?.ge(&own.narrow(0, 0, n - 1)?)?.all(..)?.item::<bool>()? {
-        bail!(Value, op, "the edges should ascend: {own}");
+        bail!(Value, op, "bin edges must be ascending, got {own}");
     }
     Ok(edges)
 }
@@ -144,7 +148,7 @@ impl Tensor {
     /// The count of each integer 0, 1, … in this vector, or the sum of its weights.
     ///
     /// ```
-    /// # use cotangent::{BincountOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::BincountOptions};
     /// let x = tensor!([1, 3, 1])?;
     /// assert_eq!(x.bincount()?.to_vec::<i64>()?, [0, 2, 0, 1]);
     /// let weights = tensor!([0.5, 1.0, 0.25])?;
@@ -154,19 +158,31 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If this is not a vector of integers, one is negative, or the weights do not fit.
+    /// If the tensor is not a vector of integers, one is negative, or the weights do not fit.
     #[op(samples = bincount_samples, errors = bincount_errors)]
     pub fn bincount<'a>(&self, options: impl Into<BincountOptions<'a>>) -> Result<Tensor> {
         let BincountOptions { weights, minlength } = options;
         if self.rank() != 1 || !self.dtype().is_int() {
-            bail!(Shape, "bincount", "not a vector of integers, but {} of shape {:?}", self.dtype(), self.shape());
+            bail!(
+                Shape,
+                "bincount",
+                "input must be a vector of integers, got {} of shape {:?}",
+                self.dtype(),
+                self.shape()
+            );
         }
         let (own, mut count) = (&*self.private()?, minlength);
         if self.numel() > 0 {
-            let (min, max) = own.aminmax(crate::Dims::ALL)?;
+            let (min, max) = own.aminmax(crate::layout::Dims::ALL)?;
             let ends = [min.to_dtype(DType::I64)?.item::<i64>()?, max.to_dtype(DType::I64)?.item::<i64>()?];
             if ends[0] < 0 || ends[1] < 0 || ends[1] == i64::MAX {
-                bail!(Value, "bincount", "numbers from {} to {} cannot be counted", ends[0], ends[1]);
+                bail!(
+                    Value,
+                    "bincount",
+                    "elements must be non-negative and less than i64::MAX, got {} to {}",
+                    ends[0],
+                    ends[1]
+                );
             }
             count = count.max(ends[1] as usize + 1);
         }
@@ -175,7 +191,7 @@ impl Tensor {
             return zeros.scatter_add(0, own, &own.ones_like_with(DType::I64)?);
         };
         if weights.shape() != self.shape() {
-            bail!(Shape, "bincount", "weights of shape {:?} for {:?}", weights.shape(), self.shape());
+            bail!(Shape, "bincount", "weights must have shape {:?}, got {:?}", self.shape(), weights.shape());
         }
         let dtype = if weights.dtype().is_float() { weights.dtype() } else { DType::F64 };
         Tensor::zeros_with([count], (dtype, self.device()))?.scatter_add(0, own, &weights.to_dtype(dtype)?)
@@ -185,7 +201,7 @@ impl Tensor {
     /// outside and NaN are ignored. It has no derivative.
     ///
     /// ```
-    /// # use cotangent::{HistcOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::HistcOptions};
     /// let x = tensor!([0.0, 1.0, 1.5, 4.0])?;
     /// assert_eq!(x.histc()?.sum(..)?.item::<f32>()?, 4.0);
     /// assert_eq!(x.histc_with(HistcOptions::new().bins(4_usize))?.to_vec::<f32>()?, [1.0, 2.0, 0.0, 1.0]);
@@ -193,17 +209,20 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the elements are not floats, there are no bins, or they begin or end at no finite number, or end before they begin.
+    /// If the elements are not floats, `bins` is 0, or the range is not finite or not ascending.
     #[op(samples = histc_samples, errors = histc_errors, derivative = none)]
     pub fn histc(&self, options: impl Into<HistcOptions>) -> Result<Tensor> {
         let HistcOptions { bins, min, max } = options;
         float_only("histc", self)?;
-        // Before all elements are looked at.
+        // Before the elements are read.
         check_shape("histc", &[bins])?;
         let x = self.private()?.detach();
         let [mut low, mut high] = if min == max { extent(&x)? } else { [min, max] };
-        if bins == 0 || !(low.is_finite() && high.is_finite() && low <= high) {
-            bail!(Value, "histc", "there are no {bins} bins from {low} to {high}");
+        if bins == 0 {
+            bail!(Value, "histc", "bins must be positive, got 0");
+        }
+        if !(low.is_finite() && high.is_finite() && low <= high) {
+            bail!(Value, "histc", "the range of bins must be finite and ascending, got {low} to {high}");
         }
         if min == max && self.numel() == 0 {
             (low, high) = (min, max);
@@ -212,10 +231,10 @@ impl Tensor {
             (low, high) = (low - 1.0, high + 1.0);
         }
         let inside = x.ge(low)?.bitwise_and(x.le(high)?)?;
-        let place = inside.where_(&x, low)?.sub(low)?.mul(bins as f64)?.div(high - low)?;
-        // Zero and positive: a cast rounds down.
-        let place = place.to_dtype(DType::I64)?.minimum(bins - 1)?;
-        let counts = counted(&inside.where_(&place, bins)?, bins, None, self.dtype())?;
+        let position = inside.where_(&x, low)?.sub(low)?.mul(bins as f64)?.div(high - low)?;
+        // The values are not negative, so that a cast rounds down.
+        let position = position.to_dtype(DType::I64)?.minimum(bins - 1)?;
+        let counts = counted(&inside.where_(&position, bins)?, bins, None, self.dtype())?;
         Ok(counts.record_barrier("histc", &[self]))
     }
 
@@ -224,7 +243,7 @@ impl Tensor {
     /// are ignored. It has no derivative.
     ///
     /// ```
-    /// # use cotangent::{HistogramOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::HistogramOptions};
     /// let x = tensor!([1.0, 2.0, 1.0, 5.0])?;
     /// let (counts, edges) = x.histogram(2)?;
     /// assert_eq!((counts.to_vec::<f32>()?, edges.to_vec::<f32>()?), (vec![3.0, 1.0], vec![1.0, 3.0, 5.0]));
@@ -236,8 +255,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the elements are not floats, there are no bins, they begin or end at no finite number, or end before they begin, or
-    /// edges or weights do not fit.
+    /// If the elements are not floats, there are no bins, the range is not finite or not ascending, or edges or weights do not
+    /// fit.
     #[op(samples = histogram_samples, errors = histogram_errors, derivative = none, outputs = [hist, bin_edges])]
     pub fn histogram<'a>(
         &self,
@@ -254,7 +273,9 @@ impl Tensor {
             Operand::Scalar(Scalar::U64(bins)) => {
                 even_edges("histogram", &x, usize::try_from(bins).unwrap_or(usize::MAX), range)?
             }
-            Operand::Scalar(other) => bail!(Value, "histogram", "{other} is no number of bins"),
+            Operand::Scalar(other) => {
+                bail!(Value, "histogram", "bins must be an integer or a tensor of edges, got {other}")
+            }
             Operand::Borrowed(edges) => checked_edges("histogram", &*edges.private()?, &x)?.detach(),
             Operand::Owned(edges) => checked_edges("histogram", &*edges.private()?, &x)?.detach(),
         };
@@ -267,7 +288,7 @@ impl Tensor {
     /// for all. It has no derivative.
     ///
     /// ```
-    /// # use cotangent::{HistogramOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::HistogramOptions};
     /// let points = tensor!([[0.0, 0.0], [1.0, 1.0], [0.9, 0.2]])?;
     /// let all = points.histogramdd(&[2, 2])?;
     /// assert_eq!(all[0].to_vec::<f32>()?, [1.0, 0.0, 1.0, 1.0]);
@@ -278,15 +299,18 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If this has fewer than two dimensions, the elements are not floats, or bins, range or weights do not fit.
+    /// If there are fewer than two dimensions, the elements are not floats, or bins, range or weights do not fit.
     #[op(samples = histogramdd_samples, errors = histogramdd_errors, derivative = none, outputs = [tensors])]
     pub fn histogramdd<'a>(&self, bins: &[isize], options: impl Into<HistogramOptions<'a>>) -> Result<Vec<Tensor>> {
         float_only("histogramdd", self)?;
         let Some((&dims, _)) = self.shape().split_last().filter(|(_, outer)| !outer.is_empty()) else {
-            bail!(Shape, "histogramdd", "shape {:?} has no points with coordinates", self.shape());
+            bail!(Shape, "histogramdd", "input must have at least 2 dimensions, got shape {:?}", self.shape());
         };
-        if (bins.len() != dims && bins.len() != 1) || dims == 0 {
-            bail!(Value, "histogramdd", "{bins:?} bins for {dims} coordinates");
+        if dims == 0 {
+            bail!(Value, "histogramdd", "points must have at least 1 coordinate, got shape {:?}", self.shape());
+        }
+        if bins.len() != dims && bins.len() != 1 {
+            bail!(Value, "histogramdd", "bins must have 1 or {dims} entries, got {bins:?}");
         }
         let points = self.private()?.detach().reshape([self.numel() / dims, dims])?;
         let (mut numbers, mut edges) = (Vec::new(), Vec::new());
@@ -304,7 +328,7 @@ impl Tensor {
     }
 }
 
-/// The sums of the weights in each box, from the numbers of the bins of all elements along each dimension.
+/// The sums of the weights in each multidimensional bin, from the bin indices of all elements along each dimension.
 fn counts_between(
     op: &'static str,
     numbers: &[Tensor],
@@ -317,13 +341,13 @@ fn counts_between(
         && (weights.numel() != x.numel() || !weights.dtype().is_float())
     {
         let (dtype, shape) = (weights.dtype(), weights.shape());
-        bail!(Shape, op, "weights of {dtype} and shape {shape:?} for {} elements", x.numel());
+        bail!(Shape, op, "weight must be floating point with {} elements, got {dtype} of shape {shape:?}", x.numel());
     }
     let sizes: Vec<usize> = edges.iter().map(|edges| edges.numel() - 1).collect();
     let Some(total) = sizes.iter().try_fold(1_usize, |total, &size| total.checked_mul(size)) else {
-        bail!(Value, op, "{sizes:?} bins are too many");
+        bail!(Value, op, "the product of bins must fit in usize, got {sizes:?}");
     };
-    // The number of the box in row-major order, or one beyond for what is outside in any dimension.
+    // The row-major index of the bin, or the number of bins for points outside.
     let mut number = numbers[0].zeros_like()?;
     let mut inside = number.eq(0)?;
     for (own, &size) in numbers.iter().zip(&sizes) {
@@ -378,7 +402,7 @@ fn histc_samples() -> Result<Vec<Sample>> {
 fn histc_errors() -> Result<Vec<ErrorCase>> {
     let x = || normal([4], 1);
     Ok(vec![
-        error!["no bins", "0 bins"; sample![x()?; bins = 0]],
+        error!["no bins", "bins", "got 0"; sample![x()?; bins = 0]],
         error!["an end before the beginning", "1", "-1"; sample![x()?; min = 1.0, max = -1.0]],
         error!["no number", "NaN"; sample![x()?; max = f64::NAN]],
         error!["integers", "i64"; sample![ints(&[1, 2], [2])?]],
@@ -402,11 +426,11 @@ fn histogram_samples() -> Result<Vec<Sample>> {
 fn histogram_errors() -> Result<Vec<ErrorCase>> {
     let x = || normal([4], 1);
     Ok(vec![
-        error!["no bins", "0 bins"; sample![x()?, 0]],
+        error!["no bins", "bins", "got 0"; sample![x()?, 0]],
         error!["half a bin", "0.5"; sample![x()?, 0.5]],
         error!["one edge", "[1]"; sample![x()?, normal([1], 1)?]],
         error!["falling edges", "ascend"; sample![x()?, Tensor::from_slice(&[0.0, 2.0, 1.0], 3)?]],
-        error!["a range of three", "3 numbers"; sample![x()?, 2; range = vec![0.0, 1.0, 2.0]]],
+        error!["a range of three", "2 numbers", "got 3"; sample![x()?, 2; range = vec![0.0, 1.0, 2.0]]],
         error!["an infinite range", "inf"; sample![x()?, 2; range = vec![0.0, f64::INFINITY]]],
         error!["too few weights", "[2]", "4 elements"; sample![x()?, 2; weight = normal([2], 1)?]],
         error!["integers", "i64"; sample![ints(&[1, 2], [2])?, 2]],
@@ -427,8 +451,8 @@ fn histogramdd_errors() -> Result<Vec<ErrorCase>> {
     let x = || normal([4, 2], 1);
     Ok(vec![
         error!["too many bins", "[2, 2, 2]", "2"; sample![x()?, [2, 2, 2]]],
-        error!["no bins", "0 bins"; sample![x()?, [2, 0]]],
+        error!["no bins", "bins", "got 0"; sample![x()?, [2, 0]]],
         error!["a vector", "[4]"; sample![normal([4], 1)?, [2]]],
-        error!["a short range", "2 numbers"; sample![x()?, [2, 2]; range = vec![0.0, 1.0]]],
+        error!["a short range", "4 numbers", "got 2"; sample![x()?, [2, 2]; range = vec![0.0, 1.0]]],
     ])
 }

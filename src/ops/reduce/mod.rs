@@ -1,6 +1,6 @@
-//! Reductions, scans and what summarizes elements.
+//! Reductions, scans and summary statistics.
 //!
-//! - `sums`, `product`, `extreme`, `statistics`: sums, means, variances, products, extrema, counts and truth.
+//! - `sums`, `product`, `extreme`, `statistics`: sums, means, variances, products, extrema, counts, `all` and `any`.
 //! - `norm`: norms of elements. `quantile`: medians and quantiles. `covariance`, `histogram`.
 //! - `scan`: cumulative sums, products and extrema. `calculus`: differences, integrals and gradients of samples.
 

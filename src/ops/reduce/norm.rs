@@ -1,28 +1,29 @@
 //! Norms of elements, and distances.
 
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::layout::resolve_dim;
+use crate::layout::{Dim, Dims, ReduceDims};
 use crate::ops::ops;
 use crate::ops::reduce::sums::{dim_errors, float_only, over_dims};
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::{DType, Dim, Dims, Operand, ReduceDims, Result, Tensor, keepdim};
+use crate::tensor::Operand;
+use crate::{DType, Result, Tensor, keepdim};
 
 options! {
-    /// The options of [`Tensor::norm_with`]. A number stands for `p`.
+    /// The options of [`Tensor::norm_with`]. A number converts to `p`.
     ///
     /// ```
-    /// use cotangent::{NormOptions, tensor};
+    /// use cotangent::{tensor, options::NormOptions};
     /// let x = tensor!([3.0, -4.0])?;
     /// assert_eq!(x.norm_with(.., NormOptions::new().p(1.0))?.item::<f32>()?, 7.0);
     /// assert_eq!(x.norm_with(.., f64::INFINITY)?.item::<f32>()?, 4.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct NormOptions {
-        /// The power: any number, or an infinity for the largest or the smallest size. 2 is the Frobenius norm.
+        /// The order: any number; inf and -inf give the largest and the smallest absolute value. 2 is the Frobenius norm.
         p: f64 = 2.0,
-        /// What the elements are cast to first.
+        /// The dtype that elements are cast to first.
         dtype: Option<DType> = None,
     }
 }
@@ -34,16 +35,16 @@ impl From<f64> for NormOptions {
 }
 
 options! {
-    /// The options of [`Tensor::dist_with`]. A number stands for `p`.
+    /// The options of [`Tensor::dist_with`]. A number converts to `p`.
     ///
     /// ```
-    /// use cotangent::{DistOptions, tensor};
+    /// use cotangent::{tensor, options::DistOptions};
     /// let (x, y) = (tensor!([3.0, 4.0])?, tensor!([0.0, 0.0])?);
     /// assert_eq!(x.dist_with(&y, DistOptions::new().p(1.0))?.item::<f32>()?, 7.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct DistOptions {
-        /// The power, as [`NormOptions::p`].
+        /// The order, as in [`NormOptions::p`].
         p: f64 = 2.0,
     }
 }
@@ -54,17 +55,17 @@ impl From<f64> for DistOptions {
     }
 }
 
-/// A power of each element or, where that is 0, a number, with no derivative there.
+/// A power of each element, or `at_zero` for elements of 0, which get no derivative.
 fn power_but_at_zero(x: &Tensor, p: f64, at_zero: f64) -> Result<Tensor> {
     let zero = x.eq(0.0)?;
-    // The power of 1 in place of 0, so that no infinity is multiplied with the zero cotangent.
+    // 1 replaces 0 in the power, so that no infinity is multiplied by the zero cotangent.
     zero.where_(at_zero, zero.where_(1.0, x)?.pow(p)?)
 }
 
 /// The norm of elements of a compute dtype.
 fn norm(x: &Tensor, over: ReduceDims, p: f64) -> Result<Tensor> {
     if p == 0.0 {
-        // How many are not zero: a function of the elements whose derivative is zero.
+        // The number of nonzero elements: a function of the elements with a derivative of zero.
         return x.ne(0.0)?.where_(1.0, x.mul(0.0)?)?.sum(over);
     } else if p == 1.0 {
         return x.abs()?.sum(over);
@@ -75,7 +76,7 @@ fn norm(x: &Tensor, over: ReduceDims, p: f64) -> Result<Tensor> {
     } else if p == 2.0 {
         return power_but_at_zero(&x.square()?.sum(over)?, 0.5, 0.0);
     } else if p < 0.0 {
-        // An element of zero makes the norm zero.
+        // For a negative p an element of 0 makes the norm 0.
         return power_but_at_zero(&x.abs()?, p, f64::INFINITY)?.sum(over)?.pow(1.0 / p);
     }
     power_but_at_zero(&power_but_at_zero(&x.abs()?, p, 0.0)?.sum(over)?, 1.0 / p, 0.0)
@@ -106,10 +107,10 @@ impl Tensor {
             return self.to_dtype(dtype.to_complex())?.abs()?.norm_with(over, p);
         }
         if !dtype.is_float() {
-            bail!(DType, "norm", "not defined for {dtype}: cast to a float with to_dtype first");
+            bail!(DType, "norm", "dtype must be floating point or complex, got {dtype}: cast with to_dtype first");
         }
         if p.is_nan() {
-            bail!(Value, "norm", "the power p is NaN");
+            bail!(Value, "norm", "p must not be NaN");
         }
         if (p < 0.0 || p == f64::INFINITY) && self.numel() == 0 {
             let over = crate::ops::reduce::sums::ReducePlan::new("norm", self, &over)?;
@@ -117,14 +118,14 @@ impl Tensor {
                 bail!(
                     Shape,
                     "norm",
-                    "a norm with p = {p} of no elements: {:?} over {:?}",
-                    self.shape(),
-                    &over.dims[..]
+                    "reduced dimensions must not be empty for p = {p}, got {:?} of shape {:?}",
+                    &over.dims[..],
+                    self.shape()
                 );
             }
         }
         // The powers of half precision are taken and added up in f32.
-        norm(&self.to_dtype(dtype)?.to_dtype(compute_dtype(dtype))?, over, p)?.to_dtype(dtype)
+        norm(&self.to_dtype(dtype)?.to_dtype(dtype.compute_dtype())?, over, p)?.to_dtype(dtype)
     }
 
     /// The [`norm`](Self::norm) of the difference of two tensors, which broadcast.
@@ -160,28 +161,28 @@ impl Tensor {
     /// # Errors
     /// If the elements are not floats, there are fewer than two dimensions or no such dimension, `p` is not positive, or
     /// `maxnorm` is negative.
-    #[op(autocast_cuda = f32, samples = renorm_samples, errors = renorm_errors)]
+    #[op(in_place, autocast_cuda = f32, samples = renorm_samples, errors = renorm_errors)]
     pub fn renorm(&self, p: f64, dim: impl Into<Dim>, maxnorm: f64) -> Result<Tensor> {
         if !self.dtype().is_complex() {
             float_only("renorm", self)?;
         }
         if self.rank() < 2 {
-            bail!(Shape, "renorm", "shape {:?} has no parts with a norm: two dimensions are needed", self.shape());
+            bail!(Shape, "renorm", "input must have at least 2 dimensions, got shape {:?}", self.shape());
         }
         let dim = resolve_dim("renorm", dim.0, self.rank())?;
         // Written so that NaN is refused as well.
         if !(p > 0.0 && maxnorm >= 0.0) {
-            bail!(Value, "renorm", "p = {p} should be positive, and maxnorm = {maxnorm} not negative");
+            bail!(Value, "renorm", "p must be positive and maxnorm ≥ 0, got p = {p} and maxnorm = {maxnorm}");
         }
         if self.numel() == 0 {
             return Ok(self.clone());
         }
-        // What there is no memory for is refused before anything is added up.
+        // Fails for lack of memory before anything is summed.
         let x = self.contiguous()?;
         let others: Vec<usize> = (0..self.rank()).filter(|&d| d != dim).collect();
-        let size = if self.dtype().is_complex() { x.abs()? } else { x.to_dtype(compute_dtype(self.dtype()))? };
+        let size = if self.dtype().is_complex() { x.abs()? } else { x.to_dtype(self.dtype().compute_dtype())? };
         let norm = norm(&size, keepdim(others), p)?;
-        // As PyTorch's, a little smaller than `maxnorm` after rounding.
+        // As in PyTorch, slightly smaller than `maxnorm` after rounding.
         let scale = norm.add(1e-7)?.reciprocal()?.mul(maxnorm)?;
         x.mul(norm.gt(maxnorm)?.where_(scale, 1.0)?)?.to_dtype(self.dtype())
     }

@@ -2,16 +2,17 @@
 
 use crate::autograd::BackwardContext;
 use crate::backend::spec::Reduce;
+use crate::layout::ReduceDims;
 use crate::layout::Sizes;
 use crate::ops::reduce::sums::{DTypeOptions, ReducePlan, dim_errors, over_dims};
 use crate::ops::sample::{Sample, sample};
 use crate::ops::{elementwise::complex_forms, ops};
-use crate::{DType, ReduceDims, Result, Tensor};
+use crate::{DType, Result, Tensor};
 use smallvec::{SmallVec, smallvec};
 
-/// For each element the product of all others that go into the same result, without division: right where zeros are.
+/// For each element the product of all others of the same result, without division, so that it is correct for zeros.
 fn products_of_others(plan: &ReducePlan, x: &Tensor) -> Result<Tensor> {
-    // The dimensions that go away to the front, as one; halves of it are then contiguous.
+    // The reduced dimensions are moved to the front and flattened; halves of them are then contiguous.
     let front = plan.dims.iter().copied();
     let order: SmallVec<[usize; 5]> = front.chain((0..plan.from.len()).filter(|d| !plan.dims.contains(d))).collect();
     let permuted = x.permute(&order[..])?;
@@ -22,8 +23,8 @@ fn products_of_others(plan: &ReducePlan, x: &Tensor) -> Result<Tensor> {
     others.permute(&back[..])
 }
 
-/// The same for the columns of a matrix. Elements are paired up and the pairs' products taken to the same question:
-/// the others of an element are its partner and the others of the pair.
+/// The same for the columns of a matrix, by recursion: elements are paired, and the product of the others of an element is its
+/// partner times the product of the others of the pair.
 fn others(x: &Tensor) -> Result<Tensor> {
     let (m, n) = (x.shape()[0], x.shape()[1]);
     match m {
@@ -37,7 +38,7 @@ fn others(x: &Tensor) -> Result<Tensor> {
     others_of_pair.mul(&pairs.flip(0)?)?.reshape([2 * half, n])?.narrow(0, 0, m)
 }
 
-/// A matrix with rows of ones added to make `m` rows.
+/// Pads a matrix with rows of ones to `m` rows.
 fn with_rows_of_ones(x: &Tensor, m: usize) -> Result<Tensor> {
     let rows = x.shape()[0];
     if rows == m {
@@ -85,7 +86,7 @@ fn prod_samples() -> Result<Vec<Sample>> {
     let mut all = over_dims(0.4, 2.0, true)?;
     let with_zeros = |zeros: [f64; 5]| Tensor::from_slice(&zeros, [5]);
     all.push(sample![with_zeros([2.0, 0.0, 3.0, -1.5, 0.5])?]);
-    // With two zeros every product of the others is zero as well; the second derivative is not.
+    // With two zeros the first derivative is zero; the second derivative is not.
     all.push(sample![with_zeros([0.0, 2.0, 0.0, 4.0, 1.5])?].zero_derivative());
     all.push(sample![Tensor::from_vec(vec![2.0, 0.0, 3.0, 0.0, 2.0, 0.0, 1.0, 2.0, 3.0], [3, 3])?, 1]);
     all.push(sample![over_four()?, 1; dtype = DType::F64]);
@@ -100,7 +101,7 @@ fn over_four() -> Result<Tensor> {
 mod tests {
     use super::*;
 
-    /// Every product of others by its definition.
+    /// The products of others by their definition.
     fn reference(x: &[f64]) -> Vec<f64> {
         let others = |i: usize| x.iter().enumerate().filter(|&(j, _)| j != i).map(|(_, x)| x).product();
         (0..x.len()).map(others).collect()
@@ -127,7 +128,7 @@ mod tests {
         let first =
             first.into_iter().flatten().next().ok_or_else(|| crate::error::err!(Graph, "test", "no gradient"))?;
         assert_eq!(first.to_vec::<f64>()?, [0.0; 4]);
-        // Of the first derivative's first element, x1 x2 x3, that by x2 is x1 x3.
+        // The first element of the first derivative is x1 x2 x3, whose derivative by x2 is x1 x3.
         let second = derivative(&first.select(0, 0)?, &x)?;
         assert_eq!(second.to_vec::<f64>()?, [0.0, 0.0, 6.0, 0.0]);
         Ok(())

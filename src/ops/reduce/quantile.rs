@@ -1,9 +1,9 @@
 //! Medians, modes and quantiles.
 
 use crate::autograd::{BackwardContext, no_grad};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::Rank;
 use crate::error::bail;
+use crate::layout::ReduceDims;
 use crate::ops::arg::choices;
 use crate::ops::index::gather::at_least_1d;
 use crate::ops::index::order::{chosen, named_or_last, reduced};
@@ -12,41 +12,42 @@ use crate::ops::ops;
 use crate::ops::reduce::sums::{ReducePlan, dim_errors, float_only, over_dims};
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::{DType, Device, Operand, ReduceDims, Result, Tensor};
+use crate::tensor::Operand;
+use crate::{DType, Device, Result, Tensor};
 use smallvec::smallvec;
 
 choices! {
-    /// What lies between two elements.
+    /// The value of a quantile that lies between two elements.
     ///
     /// ```
-    /// assert_eq!(cotangent::Interpolation::Midpoint.name(), "midpoint");
+    /// assert_eq!(cotangent::options::Interpolation::Midpoint.name(), "midpoint");
     /// ```
     pub enum Interpolation {
-        /// A straight line.
+        /// Linear interpolation.
         #[default]
         Linear = "linear",
-        /// The smaller one.
+        /// The smaller element.
         Lower = "lower",
-        /// The larger one.
+        /// The larger element.
         Higher = "higher",
         /// Their mean.
         Midpoint = "midpoint",
-        /// The nearer one; of both the one with the even number.
+        /// The nearest element; of two equally near ones that with the even index.
         Nearest = "nearest",
     }
 }
 
 options! {
-    /// The options of [`Tensor::quantile_with`] and [`Tensor::nanquantile_with`]. An [`Interpolation`] stands for itself.
+    /// The options of [`Tensor::quantile_with`] and [`Tensor::nanquantile_with`]. An [`Interpolation`] converts to them.
     ///
     /// ```
-    /// use cotangent::{Interpolation, tensor};
+    /// use cotangent::{tensor, options::Interpolation};
     /// let x = tensor!([1.0, 2.0])?;
     /// assert_eq!(x.quantile_with(0.25, .., Interpolation::Higher)?.item::<f32>()?, 2.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct QuantileOptions {
-        /// What is taken where a quantile lies between two elements.
+        /// The value of a quantile that lies between two elements.
         interpolation: Interpolation = Interpolation::Linear,
     }
 }
@@ -58,7 +59,7 @@ impl From<Interpolation> for QuantileOptions {
 }
 
 impl ReducePlan {
-    /// The elements that go into each result along a last dimension, behind the dimensions that stay.
+    /// The reduced dimensions, flattened to a last dimension after the others.
     #[track_caller]
     fn rows(&self, x: &Tensor) -> Result<Tensor> {
         let stay = || (0..self.from.len()).filter(|d| !self.dims.contains(d));
@@ -76,7 +77,7 @@ fn median(op: &'static str, rank: Rank, x: &Tensor, over: &ReduceDims) -> Result
     values.reshape(&plan.to)?.record(op, &[x], |save| {
         let (x, y) = (save.save(&x.detach()), save.save_output());
         move |_: &BackwardContext, g: &Tensor| {
-            // As of a maximum: those that are equal to it share the gradient.
+            // As for a maximum, elements equal to the median share the gradient.
             let (spread, nan) = (plan.spread(&y)?, y.ne(&y)?);
             let alike = plan.spread(&nan)?.where_(x.ne(&x)?, x.eq(&spread)?)?;
             let count = plan.sum(op, &alike)?.to_dtype(g.dtype())?;
@@ -88,7 +89,7 @@ fn median(op: &'static str, rank: Rank, x: &Tensor, over: &ReduceDims) -> Result
 #[track_caller]
 fn median_with_indices(op: &'static str, rank: Rank, x: &Tensor, over: &ReduceDims) -> Result<(Tensor, Tensor)> {
     if over.dims.named.as_ref().is_none_or(|named| named.len() != 1) {
-        bail!(Value, op, "indices are along one dimension, which has to be named");
+        bail!(Value, op, "dim must name exactly one dimension");
     }
     let dim = named_or_last(op, x, over)?;
     let (values, indices) = chosen(op, &*at_least_1d(x)?, dim, rank)?;
@@ -108,10 +109,10 @@ fn quantile(
     float_only(op, x)?;
     let plan = ReducePlan::new(op, x, over)?;
     if plan.count() == 0 {
-        bail!(Shape, op, "there are no elements in {:?} over dimensions {:?}", x.shape(), &plan.dims[..]);
+        bail!(Shape, op, "reduced dimensions must not be empty, got {:?} of shape {:?}", &plan.dims[..], x.shape());
     }
-    // Half precision has not the bits for places between many elements.
-    let compute = compute_dtype(x.dtype());
+    // Half precision is too inaccurate for positions between many elements.
+    let compute = x.dtype().compute_dtype();
     let (rows, last) = (plan.rows(x)?.to_dtype(compute)?, plan.to_rank());
     let end = (plan.count() - 1) as f64;
     let count = if let Operand::Scalar(_) = q { 1 } else { q.resolve(compute, x.device())?.numel() };
@@ -120,43 +121,43 @@ fn quantile(
         && !ignore_nan
         && !few
     {
-        // A number is looked at here, so that nothing waits for a device.
+        // A number is checked on the host, so that nothing waits for a device.
         number.check_element(op, compute)?;
         let number = number.to_f64();
         refuse_outside(op, &[number])?;
-        let place = if compute == DType::F32 { f64::from(number as f32 * end as f32) } else { number * end };
-        return at_number(&rows.sort(-1)?.0, place, interpolation)?.reshape(&plan.to)?.to_dtype(x.dtype());
+        let position = if compute == DType::F32 { f64::from(number as f32 * end as f32) } else { number * end };
+        return at_number(&rows.sort(-1)?.0, position, interpolation)?.reshape(&plan.to)?.to_dtype(x.dtype());
     }
     let q = match q {
         Operand::Scalar(number) => Tensor::scalar(*number, compute, x.device())?,
         q => q.resolve(compute, x.device())?.into_owned(),
     };
     if q.rank() > 1 || !q.dtype().is_float() {
-        bail!(Value, op, "q should be a number or a vector of floats, not {} of shape {:?}", q.dtype(), q.shape());
+        bail!(Value, op, "q must be a number or a vector of floats, got {} of shape {:?}", q.dtype(), q.shape());
     }
     check_fractions(op, &q)?;
     let (several, q) = (q.rank() == 1, q.to_dtype(compute)?.reshape([-1])?);
     let found = if !q.is_batched() && few {
-        // Found without a sort, each by itself.
-        between(&q.mul(end)?, interpolation, |places| {
-            let places = places.to_dtype(DType::F64)?.to_vec::<f64>()?;
-            let all = places.iter().map(|&at| Ok(chosen(op, &rows, last, Rank::At(at as usize))?.0));
+        // Each quantile is selected separately, without a sort.
+        between(&q.mul(end)?, interpolation, |positions| {
+            let positions = positions.to_dtype(DType::F64)?.to_vec::<f64>()?;
+            let all = positions.iter().map(|&at| Ok(chosen(op, &rows, last, Rank::At(at as usize))?.0));
             Tensor::cat(&all.collect::<Result<Vec<_>>>()?, last)
         })?
     } else {
         let sorted = rows.sort(-1)?.0;
-        // For each row how many elements count, less one; one with a NaN has it for every quantile.
+        // The index of the last element that counts in each row. A row with a NaN has the quantile NaN, its last element.
         let nan = sorted.detach().ne(sorted.detach())?;
-        let place = if ignore_nan {
+        let position = if ignore_nan {
             let count = nan.bitwise_not()?.sum(crate::keepdim(-1))?;
             q.mul(count.sub(1)?.clamp(0, None)?.to_dtype(compute)?)?
         } else {
-            let places = q.mul(end)?;
-            nan.select(-1, -1)?.unsqueeze(-1)?.where_(end, places)?
+            let positions = q.mul(end)?;
+            nan.select(-1, -1)?.unsqueeze(-1)?.where_(end, positions)?
         };
-        between(&place, interpolation, |places| sorted.gather(-1, &places.to_dtype(DType::I64)?))?
+        between(&position, interpolation, |positions| sorted.gather(-1, &positions.to_dtype(DType::I64)?))?
     };
-    // The quantiles come first.
+    // The dimension of the quantiles comes first.
     let first: Vec<usize> = std::iter::once(last).chain(0..last).collect();
     let mut shape = plan.to.clone();
     if several {
@@ -166,68 +167,68 @@ fn quantile(
     found.permute(first)?.reshape(&shape)?.to_dtype(x.dtype())
 }
 
-/// Whether it pays to look for each quantile by itself: of one or two in long rows without NaN. On a GPU one sort is faster.
+/// Whether separate selection is faster than a sort: for one or two quantiles of long rows without NaN, on the CPU.
 fn few_of_many(rows: &Tensor, count: usize) -> Result<bool> {
     let (rows, many) = (rows.detach(), 64);
     let long = rows.device() == Device::Cpu && rows.shape().last().is_some_and(|&n| n >= many);
     Ok(long && count <= 2 && count > 0 && !any(&rows.ne(&rows)?)?)
 }
 
-/// What lies at places, from the elements at whole ones.
+/// The values at fractional positions, from the elements at integer positions.
 #[track_caller]
-fn between(place: &Tensor, interpolation: Interpolation, at: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
-    let below = rounded(place, crate::Rounding::Floor)?;
-    let above = || no_grad(|| rounded(&place.neg()?, crate::Rounding::Floor)?.neg());
+fn between(position: &Tensor, interpolation: Interpolation, at: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    let below = rounded(position, crate::options::Rounding::Floor)?;
+    let above = || no_grad(|| rounded(&position.neg()?, crate::options::Rounding::Floor)?.neg());
     match interpolation {
         Interpolation::Lower => at(&below),
         Interpolation::Higher => at(&above()?),
-        Interpolation::Nearest => at(&nearest(place, &below)?),
+        Interpolation::Nearest => at(&nearest(position, &below)?),
         Interpolation::Midpoint => lerp(&at(&below)?, &at(&above()?)?, &below.full_like(0.5)?),
-        Interpolation::Linear => lerp(&at(&below)?, &at(&above()?)?, &place.sub(&below)?),
+        Interpolation::Linear => lerp(&at(&below)?, &at(&above()?)?, &position.sub(&below)?),
     }
 }
 
 impl ReducePlan {
-    /// How many dimensions stay.
+    /// The number of dimensions that are not reduced.
     fn to_rank(&self) -> usize {
         self.from.len() - self.dims.len()
     }
 }
 
-/// Places rounded down, outside the graph.
-fn rounded(place: &Tensor, rounding: crate::Rounding) -> Result<Tensor> {
-    place.detach().div_with(1.0, rounding)
+/// Positions rounded down, outside the graph.
+fn rounded(position: &Tensor, rounding: crate::options::Rounding) -> Result<Tensor> {
+    position.detach().div_with(1.0, rounding)
 }
 
-/// The nearest whole number; half way the even one.
-fn nearest(place: &Tensor, below: &Tensor) -> Result<Tensor> {
-    let rest = place.detach().sub(below)?;
-    let odd = below.sub(rounded(&below.mul(0.5)?, crate::Rounding::Floor)?.mul(2.0)?)?;
+/// Positions rounded to the nearest integer, ties to even.
+fn nearest(position: &Tensor, below: &Tensor) -> Result<Tensor> {
+    let rest = position.detach().sub(below)?;
+    let odd = below.sub(rounded(&below.mul(0.5)?, crate::options::Rounding::Floor)?.mul(2.0)?)?;
     let up = rest.gt(0.5)?.bitwise_or(rest.eq(0.5)?.bitwise_and(odd.eq(1.0)?)?)?;
     below.add(up.to_dtype(below.dtype())?)
 }
 
-/// From `a` to `b`, the weight from 0 to 1; exact at either end, also beside infinities.
+/// Linear interpolation: `a + weight · (b - a)`. It is exact at both ends, also for infinite elements.
 fn lerp(a: &Tensor, b: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let distance = b.sub(a)?;
     let (from_a, from_b) = (a.add(weight.mul(&distance)?)?, b.sub(weight.neg()?.add(1.0)?.mul(&distance)?)?);
     weight.detach().lt(0.5)?.where_(from_a, from_b)
 }
 
-/// The quantile at one place of sorted rows, or the NaN of a row that has one.
-fn at_number(sorted: &Tensor, place: f64, interpolation: Interpolation) -> Result<Tensor> {
-    let at = |place: f64| sorted.select(-1, place as isize);
+/// The quantile at one position of sorted rows, or NaN for a row that contains one.
+fn at_number(sorted: &Tensor, position: f64, interpolation: Interpolation) -> Result<Tensor> {
+    let at = |position: f64| sorted.select(-1, position as isize);
     let between = |weight: f64| {
-        let (a, b) = (at(place.floor())?, at(place.ceil())?);
+        let (a, b) = (at(position.floor())?, at(position.ceil())?);
         let distance = b.sub(&a)?;
         if weight < 0.5 { a.add(distance.mul(weight)?) } else { b.sub(distance.mul(1.0 - weight)?) }
     };
     let found = match interpolation {
-        Interpolation::Lower => at(place.floor()),
-        Interpolation::Higher => at(place.ceil()),
-        Interpolation::Nearest => at(place.round_ties_even()),
+        Interpolation::Lower => at(position.floor()),
+        Interpolation::Higher => at(position.ceil()),
+        Interpolation::Nearest => at(position.round_ties_even()),
         Interpolation::Midpoint => between(0.5),
-        Interpolation::Linear => between(place - place.floor()),
+        Interpolation::Linear => between(position - position.floor()),
     }?;
     let last = sorted.select(-1, -1)?;
     last.detach().ne(last.detach())?.where_(&last, &found)
@@ -238,7 +239,7 @@ fn depending_on(found: &Tensor, q: &Tensor) -> Result<Tensor> {
     if q.requires_grad() { found.add(q.mul(0.0)?) } else { Ok(found.clone()) }
 }
 
-/// Refuses fractions that are none. Those on a GPU are looked at, too: they are few.
+/// Refuses fractions outside of [0, 1]. Those on a GPU are read, too: they are few.
 fn check_fractions(op: &'static str, q: &Tensor) -> Result<()> {
     refuse_outside(op, &q.detach().all_examples()?.to_dtype(DType::F64)?.to_vec::<f64>()?)
 }
@@ -246,7 +247,7 @@ fn check_fractions(op: &'static str, q: &Tensor) -> Result<()> {
 fn refuse_outside(op: &'static str, q: &[f64]) -> Result<()> {
     match q.iter().find(|&&q| !(0.0..=1.0).contains(&q)) {
         None => Ok(()),
-        Some(q) => bail!(Value, op, "q = {q} is not between 0 and 1"),
+        Some(q) => bail!(Value, op, "q must be in [0, 1], got {q}"),
     }
 }
 
@@ -339,17 +340,17 @@ impl Tensor {
         let (dim, x) = (named_or_last("mode", self, &over)?, at_least_1d(self)?);
         let n = x.shape()[dim];
         if n == 0 {
-            bail!(Shape, "mode", "there is nothing to choose from in {:?} along dimension {dim}", self.shape());
+            bail!(Shape, "mode", "dimension {dim} must not be empty, got shape {:?}", self.shape());
         }
         let (sorted, order) = x.detach().sort(dim)?;
-        // The number of each element in its run of equal ones: how far it is from where the run begins.
+        // The position of each element in its run of equal elements: the distance from the start of the run.
         let mut along = vec![1; x.rank()];
         along[dim] = n;
-        let places = Tensor::arange(0, n)?.to_device(x.device())?.reshape(&along)?.expand(x.shape())?;
+        let positions = Tensor::arange(0, n)?.to_device(x.device())?.reshape(&along)?.expand(x.shape())?;
         let new = sorted.narrow(dim, 1, n - 1)?.ne(sorted.narrow(dim, 0, n - 1)?)?;
-        let starts = new.where_(places.narrow(dim, 1, n - 1)?, 0)?;
-        let starts = Tensor::cat(&[&places.narrow(dim, 0, 1)?, &starts], dim)?.cummax(dim)?.0;
-        let last = places.sub(&starts)?.argmax(crate::keepdim(dim))?;
+        let starts = new.where_(positions.narrow(dim, 1, n - 1)?, 0)?;
+        let starts = Tensor::cat(&[&positions.narrow(dim, 0, 1)?, &starts], dim)?.cummax(dim)?.0;
+        let last = positions.sub(&starts)?.argmax(crate::keepdim(dim))?;
         let indices = order.gather(dim, &last)?;
         let values = x.gather(dim, &indices)?;
         reduced(self, dim, over.keepdim, [&values, &indices.record_barrier("mode", &[self])])
@@ -359,7 +360,7 @@ impl Tensor {
     /// propagates. A vector `q` gives a new first dimension. See [`sum`](Self::sum) for the dimensions.
     ///
     /// ```
-    /// # use cotangent::{Interpolation, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::Interpolation};
     /// let x = tensor!([[1.0, 2.0], [3.0, 5.0]])?;
     /// assert_eq!(x.quantile(0.5, 1)?.to_vec::<f32>()?, [1.5, 4.0]);
     /// assert_eq!(x.quantile(&tensor!([0.0, 1.0])?, ..)?.to_vec::<f32>()?, [1.0, 5.0]);
@@ -383,7 +384,7 @@ impl Tensor {
     /// The [`quantile`](Self::quantile) of the elements that are not NaN; NaN if there are none.
     ///
     /// ```
-    /// # use cotangent::{Interpolation, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::Interpolation};
     /// let x = tensor!([1.0, f32::NAN, 2.0])?;
     /// assert_eq!(x.nanquantile(0.5, ..)?.item::<f32>()?, 1.5);
     /// assert_eq!(x.nanquantile_with(0.5, .., Interpolation::Lower)?.item::<f32>()?, 1.0);
@@ -491,7 +492,7 @@ mod tests {
         ];
         for interpolation in all {
             for q in [0.0, 0.3, 0.5, 1.0] {
-                // Three at once are found by sorting.
+                // Three quantiles are computed by sorting.
                 let several = Tensor::from_vec(vec![q, q, q], [3])?;
                 let leaves = [x.clone(), x.clone()].map(|x| x.requires_grad_(true));
                 let [a, b] = leaves;

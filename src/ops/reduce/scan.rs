@@ -1,38 +1,38 @@
-//! Running sums and the like.
+//! Cumulative operations.
 
 use crate::autograd::BackwardContext;
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::kernel;
 use crate::backend::spec::{Extreme, Scan};
+use crate::layout::Dim;
 use crate::layout::resolve_dim_or_scalar;
 use crate::ops::index::gather::{at_least_1d, gather};
 use crate::ops::reduce::sums::DTypeOptions;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::ops::{elementwise::complex_forms, ops};
 use crate::options::options;
-use crate::vmap::behind;
-use crate::{DType, Dim, Result, Tensor};
+use crate::tensor::batch::behind;
+use crate::{DType, Result, Tensor};
 use smallvec::smallvec;
 
 options! {
     /// The options of [`Tensor::cumulative_sum_with`] and [`Tensor::cumulative_prod_with`].
     ///
     /// ```
-    /// use cotangent::{CumulativeOptions, tensor};
+    /// use cotangent::{tensor, options::CumulativeOptions};
     /// let x = tensor!([1, 2, 3])?;
     /// let sums = x.cumulative_sum_with(0, CumulativeOptions::new().include_initial(true))?;
     /// assert_eq!(sums.to_vec::<i64>()?, [0, 1, 3, 6]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct CumulativeOptions {
-        /// Whether the fold of no elements comes first.
+        /// Whether the result starts with the initial value, 0 or 1.
         include_initial: bool = false,
-        /// What the elements are cast to first.
+        /// The dtype that elements are cast to first.
         dtype: Option<DType> = None,
     }
 }
 
-/// # Running sums
+/// # Cumulative operations
 #[ops]
 impl Tensor {
     /// The cumulative sum along a dimension. Integers and bools are added up in `i64`, `u64` in `u64`, half precision
@@ -47,7 +47,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension.
-    #[op(autocast_cuda = f32, samples = scan_samples, errors = scan_errors, batch)]
+    #[op(in_place, autocast_cuda = f32, samples = scan_samples, errors = scan_errors, batch)]
     pub fn cumsum(&self, dim: impl Into<Dim>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
         if let Some(dtype) = options.dtype {
             return self.to_dtype(dtype)?.cumsum(dim)?.to_dtype(dtype);
@@ -66,7 +66,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension.
-    #[op(autocast_cuda = f32, samples = cumprod_samples, errors = scan_errors, batch)]
+    #[op(in_place, autocast_cuda = f32, samples = cumprod_samples, errors = scan_errors, batch)]
     pub fn cumprod(&self, dim: impl Into<Dim>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
         if let Some(dtype) = options.dtype {
             return self.to_dtype(dtype)?.cumprod(dim)?.to_dtype(dtype);
@@ -85,8 +85,8 @@ impl Tensor {
         out.record("cumprod", &[self], |save| {
             let (x, y) = (save.save(self), save.save_output());
             move |ctx: &BackwardContext, g: &Tensor| {
-                // An element is part of its own product and all later ones. What these have in common is the product before
-                // it; no division, so that zeros are like all other numbers.
+                // An element is a factor of its own product and all later ones, all of which contain the product before it.
+                // There is no division, so that zeros are no special case.
                 let later = recurrence(&shifted(&x, dim, false, 0.0)?, g, dim, true)?;
                 Ok(smallvec![Some(shifted(&ctx.output(&y), dim, true, 1.0)?.mul(&later)?)])
             }
@@ -107,8 +107,8 @@ impl Tensor {
     #[op(samples = scan_samples, errors = scan_errors, batch)]
     pub fn logcumsumexp(&self, dim: impl Into<Dim>) -> Result<Tensor> {
         let (dim, dtype) = (resolve_dim_or_scalar("logcumsumexp", dim.0, self.rank())?, self.dtype().to_float());
-        // Differences of the results are taken in the derivative, which half precision has not the bits for.
-        let x = self.to_dtype(dtype)?.to_dtype(compute_dtype(dtype))?;
+        // The derivative takes differences of results, for which half precision is too inaccurate.
+        let x = self.to_dtype(dtype)?.to_dtype(dtype.compute_dtype())?;
         if self.rank() == 0 {
             return x.to_dtype(dtype);
         }
@@ -119,8 +119,8 @@ impl Tensor {
             let (x, y) = (save.save(&x), save.save_output());
             move |ctx: &BackwardContext, g: &Tensor| {
                 let y = ctx.output(&y);
-                // The share of an element in a result is its share in its own, and that of its own in the later one. Both are
-                // powers of numbers that are not positive.
+                // The share of an element in a later result is its share in its own result times the share of that in the later
+                // one. Both are exponentials of numbers that are not positive.
                 let grown = share(&y, &shifted(&y, dim, false, f64::INFINITY)?)?;
                 let later = recurrence(&grown, g, dim, true)?;
                 Ok(smallvec![Some(share(&x, &y)?.mul(&later)?)])
@@ -168,7 +168,7 @@ impl Tensor {
     /// The array API's cumulative sum: [`cumsum`](Self::cumsum), optionally with an initial 0.
     ///
     /// ```
-    /// # use cotangent::{CumulativeOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::CumulativeOptions};
     /// let x = tensor!([1, 2, 3])?;
     /// assert_eq!(x.cumulative_sum(0)?.to_vec::<i64>()?, [1, 3, 6]);
     /// let sums = x.cumulative_sum_with(0, CumulativeOptions::new().include_initial(true))?;
@@ -190,7 +190,7 @@ impl Tensor {
     /// The array API's cumulative product: [`cumprod`](Self::cumprod), optionally with an initial 1.
     ///
     /// ```
-    /// # use cotangent::{CumulativeOptions, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::CumulativeOptions};
     /// let x = tensor!([2, 3, 4])?;
     /// assert_eq!(x.cumulative_prod(0)?.to_vec::<i64>()?, [2, 6, 24]);
     /// let products = x.cumulative_prod_with(0, CumulativeOptions::new().include_initial(true))?;
@@ -210,7 +210,7 @@ impl Tensor {
     }
 }
 
-/// Running folds from the first element on, or from the last; outside the graph. There is a dimension.
+/// Cumulative folds from the first element on, or from the last, outside the graph. The tensor has at least one dimension.
 fn folds(op: &'static str, by: Scan, x: &Tensor, dim: usize, backwards: bool, dtype: DType) -> Result<Tensor> {
     x.along_dim(dim, &|x, dim| {
         Tensor::build(op, x.layout().shape().clone(), dtype, x.device(), |out| {
@@ -220,12 +220,12 @@ fn folds(op: &'static str, by: Scan, x: &Tensor, dim: usize, backwards: bool, dt
     })
 }
 
-/// Running folds, outside the graph; there is a dimension.
+/// Cumulative folds, outside the graph. The tensor has at least one dimension.
 fn scanned(by: Scan, x: &Tensor, dim: usize, dtype: DType) -> Result<Tensor> {
     folds("scan", by, x, dim, false, dtype)
 }
 
-/// Running sums from the first element on, or from the last.
+/// Cumulative sums from the first element on, or from the last.
 #[track_caller]
 fn sums(x: &Tensor, dim: usize, backwards: bool) -> Result<Tensor> {
     if x.dtype().is_complex() {
@@ -239,20 +239,20 @@ fn sums(x: &Tensor, dim: usize, backwards: bool) -> Result<Tensor> {
     if !dtype.is_float() {
         return Ok(out.record_barrier("cumsum", &[x]));
     }
-    // Each element is part of all sums from its own on: the cotangents are summed from the other end.
+    // Each element is part of all sums from its own on, so that the cotangents are summed from the other end.
     out.record("cumsum", &[x], |_| {
         move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(sums(g, dim, !backwards)?)])
     })
 }
 
-/// `y[k] = factor[k] * y[k - 1] + term[k]` along a dimension, from 0 on or, backwards, with `y[k + 1]` from the last on. Both have one
-/// shape and dtype, of floats.
+/// `y[k] = factor[k] * y[k - 1] + term[k]` along a dimension, starting with 0 or, backwards, with `y[k + 1]` and starting at the
+/// end. `factor` and `term` have the same shape and floating point dtype.
 #[track_caller]
 fn recurrence(factor: &Tensor, term: &Tensor, dim: usize, backwards: bool) -> Result<Tensor> {
     solved(factor, term, dim, backwards)?.record("recurrence", &[factor, term], |save| {
         let (factor, y) = (save.save(factor), save.save_output());
         move |ctx: &BackwardContext, g: &Tensor| {
-            // A term goes into its own result, and from there into the next: the same recurrence from the other end.
+            // A term is part of its own result and, through it, of the next: the same recurrence from the other end.
             let term = recurrence(&shifted(&factor, dim, backwards, 0.0)?, g, dim, !backwards)?;
             let factor = ctx.want(0, || term.mul(&shifted(&ctx.output(&y), dim, !backwards, 0.0)?))?;
             Ok(smallvec![factor, Some(term)])
@@ -274,7 +274,7 @@ fn solved(factor: &Tensor, term: &Tensor, dim: usize, backwards: bool) -> Result
     })
 }
 
-/// The elements moved by one along a dimension, forwards or backwards, with a number at the end that becomes free.
+/// Shifts the elements by one along a dimension, forwards or backwards, and puts `edge` at the free end.
 #[track_caller]
 fn shifted(x: &Tensor, dim: usize, forwards: bool, edge: f64) -> Result<Tensor> {
     let (shape, n) = (x.layout().shape(), x.shape()[dim]);
@@ -289,13 +289,13 @@ fn shifted(x: &Tensor, dim: usize, forwards: bool, edge: f64) -> Result<Tensor> 
     }
 }
 
-/// `exp(part - whole)`, where the part is not larger; 1 where both are the same infinity.
+/// `exp(part - whole)` for `part <= whole`; 1 where both are the same infinity.
 fn share(part: &Tensor, whole: &Tensor) -> Result<Tensor> {
     let alike = part.eq(whole)?.bitwise_and(whole.abs()?.eq(f64::INFINITY)?)?;
     alike.where_(0.0, part)?.sub(&alike.where_(0.0, whole)?)?.exp()
 }
 
-/// Folds with a number before them.
+/// Puts an initial value before folds.
 fn with_initial(folds: &Tensor, dim: Dim, initial: f64) -> Result<Tensor> {
     let folds = at_least_1d(folds)?;
     let dim = resolve_dim_or_scalar("cumulative", dim.0, folds.rank())?;

@@ -1,26 +1,26 @@
-//! Reductions that say something about elements: whether they are true, how many, how far apart.
+//! Truth, counts, standard deviations, and reductions that ignore NaN.
 
 use crate::autograd::{BackwardContext, no_grad};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::Reduce;
+use crate::layout::ReduceDims;
 use crate::ops::ops;
 use crate::ops::reduce::sums::{
     DTypeOptions, ReducePlan, VarOptions, Variance, dim_errors, float_dim_errors, float_only, over_dims,
 };
 use crate::ops::sample::{ErrorCase, Sample, error, ints, sample, spread};
-use crate::{DType, ReduceDims, Result, Tensor};
+use crate::{DType, Result, Tensor};
 use smallvec::smallvec;
 
-/// Whether each element is not zero. NaN is not.
+/// Whether each element is nonzero. NaN is nonzero.
 fn truths(x: &Tensor) -> Result<Tensor> {
     let x = x.detach();
     if x.dtype() == DType::Bool { Ok(x) } else { x.ne(0) }
 }
 
-/// The cotangent of a variance from that of its root `y`; zero where the root is.
+/// The cotangent of a variance from that of its square root `y`; zero where the root is zero.
 fn under_root(g: &Tensor, y: &Tensor) -> Result<Tensor> {
     let zero = y.eq(0.0)?;
-    // Not divided by zero, so that the derivative of this is no NaN, either.
+    // There is no division by zero, so that the derivative of this is not NaN.
     zero.where_(0.0, g.div(zero.where_(1.0, y)?.mul(2.0)?)?)
 }
 
@@ -97,7 +97,7 @@ impl Tensor {
     #[op(autocast_cuda = own, samples = nan_samples, errors = dim_errors)]
     pub fn nansum(&self, over: impl Into<ReduceDims>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
         if let Some(dtype) = options.dtype {
-            // An integer has no NaN: they go before they are cast.
+            // NaN is replaced before a cast, as integers have no NaN.
             let numbers =
                 if dtype.is_float() || dtype.is_complex() { self.clone() } else { self.ne(self)?.where_(0, self)? };
             return numbers.to_dtype(dtype)?.nansum(over)?.to_dtype(dtype);
@@ -128,8 +128,8 @@ impl Tensor {
             return self.to_dtype(dtype)?.nanmean(over);
         }
         float_only("nanmean", self)?;
-        // Neither the sum nor the count need fit into half precision.
-        let wide = self.to_dtype(compute_dtype(self.dtype()))?;
+        // The sum and the count may not fit into half precision.
+        let wide = self.to_dtype(self.dtype().compute_dtype())?;
         let count = self.eq(self)?.sum(over.clone())?.to_dtype(wide.dtype())?;
         wide.nansum(over)?.div(count)?.to_dtype(self.dtype())
     }
@@ -152,7 +152,7 @@ impl Tensor {
         if self.dtype().is_complex() {
             let variance = self.var_with(over, options)?;
             let zero = variance.eq(0.0)?;
-            // Not the root of 0, whose derivative is infinite.
+            // The square root of 0 is avoided, as its derivative is infinite.
             return zero.where_(0.0, zero.where_(1.0, &variance)?.sqrt()?);
         }
         float_only("std", self)?;
@@ -213,7 +213,7 @@ fn nan_samples() -> Result<Vec<Sample>> {
 }
 
 fn std_samples() -> Result<Vec<Sample>> {
-    // What a single element deviates by is 0 whatever it is.
+    // The deviation of a single element is always 0.
     let single = |sample: &Sample| sample.tensor().is_some_and(|x| x.numel() == 1);
     let flat = |sample: Sample| if single(&sample) { sample.zero_derivative() } else { sample };
     Ok(std_mean_samples()?.into_iter().map(flat).collect())
@@ -245,7 +245,7 @@ mod tests {
         let none = Tensor::zeros([0, 2])?;
         assert_eq!(none.all(0)?.to_vec::<bool>()?, [true, true]);
         assert_eq!(none.any(0)?.to_vec::<bool>()?, [false, false]);
-        // 256 of them are 0 in a byte.
+        // A count of 256 is 0 in a byte.
         assert!(Tensor::ones_with([256], DType::U8)?.any(..)?.item::<bool>()?);
         Ok(())
     }

@@ -1,27 +1,27 @@
 //! Sums, means and variances over some or all dimensions.
 
 use crate::autograd::{BackwardContext, Saver, is_grad_enabled};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::{CenteredReduce, Formula, Reduce};
 use crate::backend::{self, View};
 use crate::error::bail;
+use crate::layout::{Dims, ReduceDims};
 use crate::layout::{reduced_dims, resolve_dims};
 use crate::ops::elementwise::map::map;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::vmap::{Level, behind};
-use crate::{DType, Dims, ReduceDims, Result, Scalar, Shape, Tensor};
+use crate::tensor::batch::{Level, behind};
+use crate::{DType, Result, Scalar, Shape, Tensor};
 use smallvec::{SmallVec, smallvec};
 use std::sync::LazyLock;
 
-/// Dimensions that a reduction takes away, and the shapes before and after.
+/// The dimensions of a reduction, and the shapes before and after.
 #[derive(Clone, Debug)]
 pub(in crate::ops) struct ReducePlan {
     pub dims: SmallVec<[usize; 5]>,
     /// The shape of the input.
     pub from: Shape,
-    /// The same with size 1 where a dimension goes away.
+    /// The same with size 1 for reduced dimensions.
     pub kept: Shape,
     /// The shape of the result.
     pub to: Shape,
@@ -30,7 +30,7 @@ pub(in crate::ops) struct ReducePlan {
 impl ReducePlan {
     pub fn new(op: &'static str, x: &Tensor, over: &ReduceDims) -> Result<ReducePlan> {
         let ReduceDims { dims, keepdim } = over;
-        // As in PyTorch, to name no dimension is to name all.
+        // As in PyTorch, an empty list of dimensions reduces all of them.
         let named = dims.named.as_ref().is_some_and(|named| !named.is_empty());
         let dims = resolve_dims(op, if named { dims } else { &Dims::ALL }, x.rank())?;
         let from = x.layout().shape().clone();
@@ -43,20 +43,20 @@ impl ReducePlan {
         Ok(ReducePlan { dims, from, kept, to })
     }
 
-    /// How many elements go into each of the result.
+    /// The number of elements that each result is computed from.
     pub fn count(&self) -> usize {
-        // Not more than there are in all, but in a tensor without elements.
+        // Saturating, as a tensor without elements may have dimensions of any size.
         self.dims.iter().fold(1, |n: usize, &d| n.saturating_mul(self.from[d]))
     }
 
-    /// The same for each example of a `vmap`, which come first.
+    /// The same reduction for each example of a `vmap`, whose dimension comes first.
     pub fn of_examples(&self, level: Level) -> Result<ReducePlan> {
         let with = |shape: &Shape| behind(level.size, shape);
         let dims = self.dims.iter().map(|dim| dim + 1).collect();
         Ok(ReducePlan { dims, from: with(&self.from)?, kept: with(&self.kept)?, to: with(&self.to)? })
     }
 
-    /// The reduction itself, outside the graph.
+    /// Computes the reduction, outside the graph.
     pub fn reduce(&self, op: &'static str, by: Reduce, x: &Tensor, dtype: DType) -> Result<Tensor> {
         if x.is_batched() {
             return Tensor::over_batch(&[x], |level, x| self.of_examples(level)?.reduce(op, by, x[0], dtype));
@@ -70,7 +70,7 @@ impl ReducePlan {
         Ok(out)
     }
 
-    /// As [`reduce`](Self::reduce), of an input that the rule of its gradient will read again.
+    /// As [`reduce`](Self::reduce), for an input that the backward pass will read again.
     pub fn reduce_and_save(&self, op: &'static str, by: Reduce, x: &Tensor, dtype: DType) -> Result<Tensor> {
         if is_grad_enabled() && x.requires_grad() {
             x.mark_needed();
@@ -78,7 +78,7 @@ impl ReducePlan {
         self.reduce(op, by, x, dtype)
     }
 
-    /// A reduction of the differences from a center for each result, which is of the compute dtype; outside the graph.
+    /// A reduction of the differences from a center for each result, outside the graph. Centers have the compute dtype.
     pub fn reduce_centered(
         &self,
         op: &'static str,
@@ -100,7 +100,7 @@ impl ReducePlan {
         Ok(out)
     }
 
-    /// A formula of each element and of numbers that belong to its result; outside the graph.
+    /// A formula of each element and of values of its result, outside the graph.
     pub fn map(
         &self,
         op: &'static str,
@@ -136,11 +136,11 @@ impl ReducePlan {
         })
     }
 
-    /// The opposite of a sum: every element of a tensor of the result's shape, again and again, in the input's shape.
+    /// Broadcasts a tensor of the result's shape to the input's shape: the transpose of a sum.
     #[track_caller]
     pub fn spread(&self, g: &Tensor) -> Result<Tensor> {
         let Some(kept) = g.layout().reshape(&self.kept) else {
-            bail!(Shape, "expand", "cannot read {:?} as {:?}", g.shape(), self.kept);
+            bail!(Shape, "expand", "cannot reshape {:?} to {:?}", g.shape(), self.kept);
         };
         g.with_layout(kept.broadcast_to(&self.from)).record("expand", &[g], |_| {
             let plan = self.clone();
@@ -150,8 +150,8 @@ impl ReducePlan {
 }
 
 options! {
-    /// The options of [`Tensor::sum_with`], [`Tensor::cumsum_with`], [`Tensor::softmax_with`] and their like. A dtype stands
-    /// for itself.
+    /// The options of [`Tensor::sum_with`], [`Tensor::cumsum_with`], [`Tensor::softmax_with`] and related operations. A dtype
+    /// converts to them.
     ///
     /// ```
     /// use cotangent::{DType, tensor};
@@ -159,7 +159,7 @@ options! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct DTypeOptions {
-        /// What the elements are cast to first, and the result is of.
+        /// The dtype that elements are cast to first, and the dtype of the result.
         dtype: Option<DType> = None,
     }
 }
@@ -171,20 +171,19 @@ impl From<DType> for DTypeOptions {
 }
 
 options! {
-    /// The options of [`Tensor::var_with`], [`Tensor::std_with`] and their like. A number stands for the correction.
+    /// The options of [`Tensor::var_with`], [`Tensor::std_with`] and related operations. A number converts to the correction.
     ///
     /// ```
-    /// use cotangent::{VarOptions, tensor};
+    /// use cotangent::{tensor, options::VarOptions};
     /// let x = tensor!([1.0, 3.0])?;
     /// assert_eq!(x.var_with(.., VarOptions::new().correction(0.0))?.item::<f32>()?, 1.0);
     /// assert_eq!(x.var_with(.., 0)?.item::<f32>()?, 1.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct VarOptions {
-        /// What is taken from the number of elements before it divides: 1 for an estimate from a sample, 0 for a whole
-        /// population.
+        /// The divisor is the number of elements minus this: 1 for an estimate from a sample, 0 for a whole population.
         correction: Option<f64> = Some(1.0),
-        /// PyTorch's older name for a correction of 1 or, if it is false, of 0.
+        /// PyTorch's older option: true is a correction of 1, false of 0.
         unbiased: Option<bool> = None,
     }
 }
@@ -270,7 +269,7 @@ impl Tensor {
     #[op(samples = var_samples, errors = float_dim_errors)]
     pub fn var(&self, over: impl Into<ReduceDims>, options: impl Into<VarOptions>) -> Result<Tensor> {
         if self.dtype().is_complex() {
-            // The squared distance of two complex numbers is that of both parts.
+            // The variance of complex numbers is the sum of those of both parts.
             return self.real()?.var_with(over.clone(), &options)?.add(&self.imag()?.var_with(over, &options)?);
         }
         float_only("var", self)?;
@@ -322,35 +321,35 @@ impl Tensor {
     }
 }
 
-/// The derivative of the variance, from an element, the mean in two parts, and the cotangent.
+/// The derivative of the variance, as a formula of an element, the mean in two parts, and the cotangent.
 static VARIANCE_SLOPE: LazyLock<Formula> =
     LazyLock::new(|| Formula::new("var_backward", 4, 1, |x, p| x[3] * p[0] * (x[0] - x[1] - x[2])));
 
-/// The variance over some dimensions, and what its derivative needs.
+/// The variance over some dimensions, and the values that its derivative needs.
 pub(in crate::ops) struct Variance {
     plan: ReducePlan,
-    /// In the compute dtype, as the others.
+    /// In the compute dtype, like the others.
     pub out: Tensor,
     mean: Tensor,
-    /// What the mean, which is rounded, lacks.
+    /// The rounding error of the mean.
     lack: Tensor,
-    /// The number of elements less the correction.
+    /// The number of elements minus the correction.
     freedom: f64,
 }
 
 impl Variance {
-    /// In several passes: the difference of the mean square and the squared mean would cancel where the mean is large. Half
-    /// precision has neither the bits for the mean nor the range for the squares.
+    /// In several passes: the difference of the mean square and the squared mean would cancel for a large mean. Half precision has
+    /// neither the accuracy for the mean nor the range for the squares.
     #[track_caller]
     pub fn new(op: &'static str, x: &Tensor, plan: ReducePlan, correction: f64) -> Result<Variance> {
         let count = plan.count() as f64;
-        // Where nothing is left to divide by, the result is NaN or infinite.
+        // With a divisor of 0 the result is NaN or infinite.
         let freedom = (count - correction).max(0.0);
         x.mark_needed();
-        let compute = compute_dtype(x.dtype());
+        let compute = x.dtype().compute_dtype();
         let mean = plan.reduce(op, Reduce::Mean, x, compute)?;
-        // The mean itself is rounded, by much where the numbers are large beside their distances: what it lacks is the mean
-        // of the distances, which are exact, and enters the result as its square.
+        // The rounding error of the mean is large if the elements are large compared to their deviations. It is the mean of the
+        // deviations, which are exact, and its square enters the result.
         let lack = plan.reduce_centered(op, CenteredReduce::Mean(count), x, &mean, compute)?;
         let squares = plan.reduce_centered(op, CenteredReduce::Deviation(freedom), x, &mean, compute)?;
         let excess = lack.square()?.mul(count / freedom)?;
@@ -388,26 +387,26 @@ impl VarianceSlope {
 /// Refuses complex numbers.
 pub(in crate::ops) fn real_only(op: &'static str, x: &Tensor) -> Result<()> {
     if x.dtype().is_complex() {
-        bail!(DType, op, "not defined for {}", x.dtype());
+        bail!(DType, op, "input must be real, got {}", x.dtype());
     }
     Ok(())
 }
 
-/// Refuses what is not of floating point.
+/// Refuses dtypes other than floating point.
 pub(in crate::ops) fn float_only(op: &'static str, x: &Tensor) -> Result<()> {
     if !x.dtype().is_float() {
-        bail!(DType, op, "not defined for {}: cast to a float with to_dtype first", x.dtype());
+        bail!(DType, op, "input must be floating point, got {}: cast with to_dtype first", x.dtype());
     }
     Ok(())
 }
 
 impl Tensor {
-    /// The sum that undoes a broadcast from `shape`: leading dimensions go away, widened ones get size 1 again.
+    /// The sum that undoes a broadcast from `shape`: leading dimensions are removed, broadcast ones get size 1 again.
     #[track_caller]
     pub(crate) fn sum_to(&self, op: &'static str, shape: &Shape) -> Result<Tensor> {
         let from = self.layout().shape();
         let Some(dims) = reduced_dims(from, shape) else {
-            bail!(Shape, op, "a tensor of shape {from:?} is no broadcast from {shape:?}");
+            bail!(Shape, op, "cannot sum {from:?} to {shape:?}: {shape:?} does not broadcast to {from:?}");
         };
         if dims.is_empty() {
             return Ok(self.clone());
@@ -418,7 +417,7 @@ impl Tensor {
     }
 }
 
-/// Samples of a reduction, on values between `low` and `high`; without elements to reduce only if `empty`.
+/// Samples of a reduction, with values between `low` and `high`; empty reductions only if `empty`.
 pub(in crate::ops) fn over_dims(low: f64, high: f64, empty: bool) -> Result<Vec<Sample>> {
     let x = |shape: &[usize]| spread(shape, low, high);
     let mut all = vec![
@@ -457,7 +456,7 @@ pub(in crate::ops) fn float_dim_errors() -> Result<Vec<ErrorCase>> {
 }
 
 fn var_samples() -> Result<Vec<Sample>> {
-    // The variance of one element is 0 whatever it is.
+    // The variance of one element is always 0.
     let single = |sample: &Sample| sample.tensor().is_some_and(|x| x.numel() == 1);
     let flat = |sample: Sample| if single(&sample) { sample.zero_derivative() } else { sample };
     Ok(var_mean_samples()?.into_iter().map(flat).collect())

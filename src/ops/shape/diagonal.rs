@@ -1,33 +1,34 @@
-//! Diagonals and triangles of matrices, and a tensor with a part of it replaced.
+//! Diagonals and triangles of matrices, and copies with one part replaced.
 
 use crate::autograd::BackwardContext;
 use crate::backend::spec::Triangle;
 use crate::error::bail;
+use crate::layout::{At, Dim, Slice};
 use crate::layout::{Layout, resolve_dim};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::ops::shape::parts::{SubRange, put, take};
 use crate::ops::shape::views::samples;
-use crate::vmap::innermost;
-use crate::{At, Dim, Result, Scalar, Shape, Slice, Tensor, backend};
+use crate::tensor::batch::innermost;
+use crate::{Result, Scalar, Shape, Tensor, backend};
 use smallvec::smallvec;
 
 /// The diagonal of two dimensions of a tensor of this rank.
 fn diagonal_of(op: &'static str, offset: isize, dim1: Dim, dim2: Dim, rank: usize) -> Result<SubRange> {
     let (a, b) = (resolve_dim(op, dim1.0, rank)?, resolve_dim(op, dim2.0, rank)?);
     if a == b {
-        bail!(Index, op, "dimensions {} and {} are the same, and have no diagonal", dim1.0, dim2.0);
+        bail!(Index, op, "dim1 and dim2 must be different dimensions, got {} and {}", dim1.0, dim2.0);
     }
     Ok(SubRange::Diagonal(offset, a, b))
 }
 
-/// `x` with `src` in place of one part, which has the same shape.
+/// A copy of `x` with `src` written to one part of the same shape.
 #[track_caller]
 fn replaced(op: &'static str, x: &Tensor, src: &Tensor, part: &SubRange) -> Result<Tensor> {
     backend::common_device(op, x.device(), [src.device()])?;
     let expected = part.of(op, x.layout())?;
     if src.shape() != &expected.shape()[..] {
-        bail!(Shape, op, "a source of shape {:?} does not fit the part of shape {:?}", src.shape(), expected.shape());
+        bail!(Shape, op, "src must have shape {:?}, got {:?}", expected.shape(), src.shape());
     }
     if let Some(level) = innermost([x, src]) {
         return replaced(op, &x.unbatch(level)?, &src.unbatch(level)?, &part.behind_another())?.batch(level);
@@ -90,7 +91,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If it is a single number, a dimension does not exist, or both are the same.
+    /// If the tensor is 0-dimensional, a dimension does not exist, or both are the same.
     #[op(samples = diag_embed_samples, errors = diag_embed_errors)]
     pub fn diag_embed(
         &self,
@@ -99,7 +100,7 @@ impl Tensor {
         #[default(-1)] dim2: impl Into<Dim>,
     ) -> Result<Tensor> {
         let Some((&len, batch)) = self.shape().split_last() else {
-            bail!(Shape, "diag_embed", "a single number has no last dimension");
+            bail!(Shape, "diag_embed", "input must have at least 1 dimension, got shape []");
         };
         let part = diagonal_of("diag_embed", offset, dim1, dim2, self.rank() + 1)?;
         let SubRange::Diagonal(_, a, b) = part else { return Ok(self.clone()) };
@@ -120,13 +121,13 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If it is neither a vector nor a matrix.
+    /// If the tensor is neither a vector nor a matrix.
     #[op(samples = diag_samples, errors = || Ok(vec![error!["three dimensions", "[2, 3, 4]"; sample![normal([2, 3, 4], 1)?]]]))]
     pub fn diag(&self, #[default(0)] diagonal: isize) -> Result<Tensor> {
         match self.rank() {
             1 => self.diag_embed(diagonal, 0, 1),
             2 => self.diagonal(diagonal, 0, 1),
-            _ => bail!(Shape, "diag", "shape {:?} is neither of a vector nor of a matrix", self.shape()),
+            _ => bail!(Shape, "diag", "input must be a vector or a matrix, got shape {:?}", self.shape()),
         }
     }
 
@@ -156,7 +157,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the source does not have the diagonal's shape, or there is no such diagonal.
+    /// If `src` does not have the shape of the diagonal, a dimension does not exist, or both are the same.
     #[op(samples = diagonal_scatter_samples, errors = diagonal_scatter_errors)]
     pub fn diagonal_scatter(
         &self,
@@ -179,7 +180,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the source does not have the part's shape, or there is no such dimension or index.
+    /// If `src` does not have the shape of the part, or there is no such dimension or index.
     #[op(samples = select_scatter_samples, errors = select_scatter_errors)]
     pub fn select_scatter(&self, src: &Tensor, dim: impl Into<Dim>, index: impl Into<At>) -> Result<Tensor> {
         let (Dim(dim), At(index)) = (dim, index);
@@ -193,7 +194,7 @@ impl Tensor {
     /// `end` (excluded). Negative indices count from the end.
     ///
     /// ```
-    /// # use cotangent::{SliceScatterOptions, Tensor};
+    /// # use cotangent::{Tensor, options::SliceScatterOptions};
     /// let (x, src) = (Tensor::zeros([4])?, Tensor::ones([2])?);
     /// let y = x.slice_scatter_with(&src, SliceScatterOptions::new().start(1_isize).step(2_isize))?;
     /// assert_eq!(y.to_vec::<f32>()?, [0.0, 1.0, 0.0, 1.0]);
@@ -201,13 +202,13 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the source does not have the part's shape, there is no such dimension, or the step is not positive.
+    /// If `src` does not have the shape of the part, there is no such dimension, or the step is not positive.
     #[op(samples = slice_scatter_samples, errors = slice_scatter_errors)]
     pub fn slice_scatter(&self, src: &Tensor, options: impl Into<SliceScatterOptions>) -> Result<Tensor> {
         let SliceScatterOptions { dim, start, end, step } = options;
         let dim = resolve_dim("slice_scatter", dim.0, self.rank())?;
         if step < 1 {
-            bail!(Value, "slice_scatter", "a step of {step} is not positive");
+            bail!(Value, "slice_scatter", "step must be positive, got {step}");
         }
         replaced("slice_scatter", self, src, &SubRange::Range(dim, Slice::new(start, end).step(step)))
     }
@@ -224,7 +225,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are fewer than two dimensions.
-    #[op(samples = triangles, errors = triangle_errors, batch)]
+    #[op(in_place, samples = triangles, errors = triangle_errors, batch)]
     pub fn tril(&self, #[default(0)] diagonal: isize) -> Result<Tensor> {
         if self.dtype().is_complex() {
             return self.by_parts(|part| part.tril(diagonal));
@@ -245,7 +246,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are fewer than two dimensions.
-    #[op(samples = triangles, errors = triangle_errors, batch)]
+    #[op(in_place, samples = triangles, errors = triangle_errors, batch)]
     pub fn triu(&self, #[default(0)] diagonal: isize) -> Result<Tensor> {
         if self.dtype().is_complex() {
             return self.by_parts(|part| part.triu(diagonal));
@@ -256,10 +257,10 @@ impl Tensor {
 }
 
 crate::options::options! {
-    /// The options of [`Tensor::slice_scatter_with`]: the range, which is all of dimension 0 unless they say otherwise.
+    /// The options of [`Tensor::slice_scatter_with`]. The default range is all of dimension 0.
     ///
     /// ```
-    /// use cotangent::{SliceScatterOptions, Tensor};
+    /// use cotangent::{Tensor, options::SliceScatterOptions};
     /// let options = SliceScatterOptions::new().dim(1).end(1_isize);
     /// let x = Tensor::zeros([2, 2])?.slice_scatter_with(&Tensor::ones([2, 1])?, options)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 0.0, 1.0, 0.0]);
@@ -268,16 +269,16 @@ crate::options::options! {
     pub struct SliceScatterOptions {
         /// The dimension.
         dim: Dim = Dim(0),
-        /// Where the range starts.
+        /// The start of the range, included.
         start: Option<isize> = None,
-        /// Where it ends.
+        /// The end of the range, excluded.
         end: Option<isize> = None,
-        /// The distance of two of its elements.
+        /// The step between indices.
         step: isize = 1,
     }
 }
 
-/// A contiguous tensor with `src` at the positions of a layout that takes none of them twice.
+/// A contiguous copy of `x` with `src` at the positions of `target`, which is non-overlapping.
 #[track_caller]
 pub(in crate::ops) fn replaced_at(op: &'static str, x: &Tensor, src: &Tensor, target: &Layout) -> Result<Tensor> {
     let src = &src.to_dtype(x.dtype())?;
@@ -315,7 +316,7 @@ fn diagonal_errors() -> Result<Vec<ErrorCase>> {
     let x = normal([2, 3], 1)?;
     Ok(vec![
         error!["no such dimension", "2"; sample![&x, 0, 0, 2]],
-        error!["one dimension", "1", "-1", "same"; sample![&x, 0, 1, -1]],
+        error!["one dimension", "1", "-1", "different"; sample![&x, 0, 1, -1]],
         error!["a vector", "1", "rank 1"; sample![normal([3], 1)?]],
     ])
 }
@@ -329,9 +330,9 @@ fn diag_embed_samples() -> Result<Vec<Sample>> {
 
 fn diag_embed_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
-        error!["a single number", "single number"; sample![normal([], 1)?]],
+        error!["a single number", "[]"; sample![normal([], 1)?]],
         error!["no such dimension", "2"; sample![normal([3], 1)?, 0, 0, 2]],
-        error!["one dimension", "same"; sample![normal([3], 1)?, 0, 1, 1]],
+        error!["one dimension", "different"; sample![normal([3], 1)?, 0, 1, 1]],
         error!["too large", "bytes"; sample![normal([3], 1)?, isize::MAX]],
     ])
 }
@@ -353,7 +354,7 @@ fn diagonal_scatter_errors() -> Result<Vec<ErrorCase>> {
     let x = normal([3, 3], 1)?;
     Ok(vec![
         error!["another shape", "[2]", "[3]"; sample![&x, normal([2], 1)?]],
-        error!["one dimension", "same"; sample![&x, normal([3], 1)?, 0, 1, 1]],
+        error!["one dimension", "different"; sample![&x, normal([3], 1)?, 0, 1, 1]],
     ])
 }
 
@@ -395,14 +396,14 @@ fn slice_scatter_errors() -> Result<Vec<ErrorCase>> {
 
 fn triangle(op: &'static str, x: &Tensor, triangle: Triangle) -> Result<Tensor> {
     if x.rank() < 2 {
-        bail!(Shape, op, "shape {:?} has no rows and columns", x.shape());
+        bail!(Shape, op, "input must have at least 2 dimensions, got shape {:?}", x.shape());
     }
     let mut out = Tensor::empty(op, x.layout().shape().clone(), x.dtype(), x.device())?;
     backend::triangle(op, x.as_view()?, triangle, &mut out.as_view_mut(op)?)?;
     Ok(out)
 }
 
-/// Triangles of matrices of all sorts.
+/// Triangles of matrices and batches, with various diagonals.
 fn triangles() -> Result<Vec<Sample>> {
     let calls: [(&[usize], i64); 7] =
         [(&[3, 3], 0), (&[2, 4], 1), (&[4, 2], -1), (&[2, 3, 3], 0), (&[1, 2, 3, 2], 0), (&[0, 3], 0), (&[1, 1], 0)];

@@ -1,15 +1,16 @@
-//! Dimensions moved, split, turned and filled up, by way of other ops.
+//! Operations that move, split, rotate and add dimensions, composed of other operations.
 
-use crate::backend::cpu::runtime::scratch::for_handles;
 use crate::error::bail;
+use crate::layout::{At, Dim, Dims, Sizes};
 use crate::layout::{Ints, Layout, broadcast, reduced_dims, resolve_dim};
+use crate::memory::scratch::for_handles;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::ops::shape::views::samples;
-use crate::{At, Dim, Dims, Result, Shape, Sizes, Tensor, keepdim};
+use crate::{Result, Shape, Tensor, keepdim};
 use smallvec::SmallVec;
 
-/// Dimensions in the order they are given, each at most once.
+/// The resolved dimensions in the given order, each at most once.
 fn ordered_dims(op: &'static str, dims: &Dims, rank: usize) -> Result<SmallVec<[usize; 5]>> {
     let Some(named) = &dims.named else { return Ok((0..rank).collect()) };
     let mut resolved = SmallVec::new();
@@ -23,7 +24,7 @@ fn ordered_dims(op: &'static str, dims: &Dims, rank: usize) -> Result<SmallVec<[
     Ok(resolved)
 }
 
-/// # Shapes
+/// # Reshaping
 #[ops]
 impl Tensor {
     /// Moves the dimensions in `source` to the positions in `destination`. The others keep their order.
@@ -37,20 +38,26 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If a dimension does not exist or is named twice, or there are not as many of both.
+    /// If a dimension does not exist or is named twice, or the lengths differ.
     #[doc(alias = "moveaxis")]
     #[op(samples = movedim_samples, errors = movedim_errors, aliases = ["moveaxis"], view)]
     pub fn movedim(&self, source: impl Into<Dims>, destination: impl Into<Dims>) -> Result<Tensor> {
-        // A single number has a dimension 0 to name, as elsewhere.
+        // A 0-dimensional tensor accepts the dimensions 0 and -1.
         let (rank, named) = (self.rank(), self.rank().max(1));
         let (from, to) = (ordered_dims("movedim", &source, named)?, ordered_dims("movedim", &destination, named)?);
         if from.len() != to.len() {
-            bail!(Shape, "movedim", "{} dimensions cannot be moved to {} places", from.len(), to.len());
+            bail!(
+                Shape,
+                "movedim",
+                "source and destination must have the same length, got {} and {}",
+                from.len(),
+                to.len()
+            );
         }
         let mut rest = (0..rank).filter(|dim| !from.contains(dim));
-        let at = |place: usize| match to.iter().position(|&to| to == place) {
+        let at = |position: usize| match to.iter().position(|&to| to == position) {
             Some(k) => from[k],
-            None => rest.next().unwrap_or(place),
+            None => rest.next().unwrap_or(position),
         };
         let order: Ints = (0..rank).map(at).map(|dim| dim as isize).collect();
         self.permute(&order[..])
@@ -73,7 +80,7 @@ impl Tensor {
         aliases = ["matrix_transpose"], view)]
     pub fn mt(&self) -> Result<Tensor> {
         if self.rank() < 2 {
-            bail!(Shape, "mT", "shape {:?} has no rows and columns", self.shape());
+            bail!(Shape, "mT", "input must have at least 2 dimensions, got shape {:?}", self.shape());
         }
         self.transpose(-2, -1)
     }
@@ -87,12 +94,12 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such dimension, or the sizes do not make up its size.
+    /// If there is no such dimension, or the product of the sizes is not its size.
     #[op(samples = unflatten_samples, errors = unflatten_errors, view)]
     pub fn unflatten(&self, dim: impl Into<Dim>, sizes: impl Into<Sizes>) -> Result<Tensor> {
         let dim = resolve_dim("unflatten", dim.0, self.rank())?;
         if sizes.0.is_empty() {
-            bail!(Shape, "unflatten", "there are no sizes for dimension {dim} of shape {:?}", self.shape());
+            bail!(Shape, "unflatten", "sizes must not be empty for dimension {dim} of shape {:?}", self.shape());
         }
         let line = Layout::contiguous([self.shape()[dim]].into());
         let parts = line.resolve_sizes("unflatten", &sizes)?;
@@ -125,7 +132,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the number of elements differs, or it takes a copy.
+    /// If the number of elements differs, or a copy is needed.
     #[op(samples = || Ok(vec![sample![spread([6], -2.0, 2.0)?, ints(&[0; 6], [2, 3])?]]), errors = as_other_errors, view, reads_layout)]
     pub fn view_as(&self, other: &Tensor) -> Result<Tensor> {
         self.view(other.shape())
@@ -223,17 +230,12 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are not two different dimensions that exist.
+    /// If `dims` are not two different dimensions of the tensor.
     #[op(samples = rot90_samples, errors = rot90_errors, view)]
     pub fn rot90(&self, #[default(1)] k: isize, #[default([0, 1])] dims: impl Into<Dims>) -> Result<Tensor> {
-        let [a, b] = ordered_dims("rot90", &dims, self.rank())?[..] else {
-            bail!(
-                Shape,
-                "rot90",
-                "a turn takes two dimensions, not those of {:?} in shape {:?}",
-                dims.named,
-                self.shape()
-            );
+        let dims = ordered_dims("rot90", &dims, self.rank())?;
+        let [a, b] = dims[..] else {
+            bail!(Shape, "rot90", "dims must be 2 dimensions, got {:?} for shape {:?}", &dims[..], self.shape());
         };
         match k.rem_euclid(4) {
             1 => self.flip(b)?.transpose(a, b),
@@ -269,7 +271,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If it is a single number.
+    /// If the tensor is 0-dimensional.
     #[op(samples = || samples(&[&[3], &[2, 3], &[0, 2]], |x| sample![x]),
         errors = || Ok(vec![error!["a single number", "0", "rank 0"; sample![normal([], 1)?]]]), view)]
     pub fn flipud(&self) -> Result<Tensor> {
@@ -286,17 +288,17 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shape does not broadcast to this tensor's.
+    /// If `size` does not broadcast to the shape of this tensor.
     #[op(autocast_cuda = f32, samples = sum_to_size_samples, errors = sum_to_size_errors)]
     pub fn sum_to_size(&self, size: impl Into<Shape>) -> Result<Tensor> {
         match reduced_dims(self.layout().shape(), &size) {
             Some(dims) if dims.is_empty() => Ok(self.clone()),
             Some(dims) => self.sum(keepdim(&dims[..]))?.reshape(&size),
-            None => bail!(Shape, "sum_to_size", "shape {:?} is no broadcast of {size:?}", self.shape()),
+            None => bail!(Shape, "sum_to_size", "size must broadcast to shape {:?}, got {size:?}", self.shape()),
         }
     }
 
-    /// [`narrow`](Self::narrow) with its own memory.
+    /// [`narrow`](Self::narrow) as a copy.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -316,7 +318,7 @@ impl Tensor {
     /// all others. With the indexing [`Xy`](MeshIndexing::Xy) the first two dimensions are exchanged.
     ///
     /// ```
-    /// # use cotangent::{MeshIndexing, Tensor, tensor};
+    /// # use cotangent::{Tensor, tensor, options::MeshIndexing};
     /// let (x, y) = (tensor!([1, 2])?, tensor!([3, 4, 5])?);
     /// let grids = Tensor::meshgrid(&[&x, &y], MeshIndexing::Ij)?;
     /// assert_eq!(grids[0].to_vec::<i64>()?, [1, 1, 1, 2, 2, 2]);
@@ -332,19 +334,19 @@ impl Tensor {
         #[default(MeshIndexing::Ij)] indexing: MeshIndexing,
     ) -> Result<Vec<Tensor>> {
         if tensors.is_empty() {
-            bail!(Shape, "meshgrid", "there are no tensors to make a grid of");
+            bail!(Shape, "meshgrid", "tensors must not be empty");
         }
         if let Some(x) = tensors.iter().find(|x| x.rank() > 1) {
-            bail!(Shape, "meshgrid", "a tensor of shape {:?} is neither a vector nor a single number", x.shape());
+            bail!(Shape, "meshgrid", "tensors must have at most 1 dimension, got shape {:?}", x.shape());
         }
         let swapped = indexing == MeshIndexing::Xy && tensors.len() > 1;
-        let place = |at: usize| if swapped && at < 2 { 1 - at } else { at };
+        let position = |at: usize| if swapped && at < 2 { 1 - at } else { at };
         let mut shape = vec![1; tensors.len()];
-        tensors.iter().enumerate().for_each(|(at, x)| shape[place(at)] = x.numel());
+        tensors.iter().enumerate().for_each(|(at, x)| shape[position(at)] = x.numel());
         let mut grids = for_handles("meshgrid", tensors.len())?;
         for (at, x) in tensors.iter().enumerate() {
             let mut along = vec![1; tensors.len()];
-            along[place(at)] = x.numel();
+            along[position(at)] = x.numel();
             grids.push(x.reshape(along)?.expand(&shape)?);
         }
         Ok(grids)
@@ -352,20 +354,20 @@ impl Tensor {
 }
 
 crate::ops::arg::choices! {
-    /// Which dimension of [`Tensor::meshgrid`]'s results belongs to which vector.
+    /// The order of the dimensions in the results of [`Tensor::meshgrid`].
     ///
     /// ```
-    /// use cotangent::{MeshIndexing, Tensor};
+    /// use cotangent::{Tensor, options::MeshIndexing};
     /// let vectors = [Tensor::zeros([2])?, Tensor::zeros([3])?];
     /// assert_eq!(Tensor::meshgrid(&vectors, MeshIndexing::Ij)?[0].shape(), [2, 3]);
     /// assert_eq!(Tensor::meshgrid(&vectors, MeshIndexing::Xy)?[0].shape(), [3, 2]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub enum MeshIndexing {
-        /// Those of a matrix: the first vector goes down.
+        /// Matrix indexing: vector k runs along dimension k.
         #[default]
         Ij = "ij",
-        /// Those of a drawing: the first vector goes to the right, the second down.
+        /// Cartesian indexing: the first two dimensions are exchanged.
         Xy = "xy",
     }
 }
@@ -433,7 +435,7 @@ fn rot90_samples() -> Result<Vec<Sample>> {
 fn rot90_errors() -> Result<Vec<ErrorCase>> {
     let x = normal([2, 3], 1)?;
     Ok(vec![
-        error!["one dimension", "two", "[2, 3]"; sample![&x, 1, [0]]],
+        error!["one dimension", "2 dimensions", "[2, 3]"; sample![&x, 1, [0]]],
         error!["a dimension twice", "-1", "twice"; sample![&x, 1, [1, -1]]],
         error!["a vector", "1", "rank 1"; sample![normal([3], 1)?]],
     ])
@@ -468,7 +470,7 @@ fn meshgrid_samples() -> Result<Vec<Sample>> {
 
 fn meshgrid_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
-        error!["no tensors", "no tensors"; sample![Vec::<Tensor>::new()]],
+        error!["no tensors", "must not be empty"; sample![Vec::<Tensor>::new()]],
         error!["a matrix", "[2, 3]"; sample![vec![normal([2, 3], 1)?]]],
     ])
 }

@@ -1,17 +1,18 @@
-//! Putting tensors together.
+//! Concatenation and stacking.
 
 use crate::autograd::{BackwardContext, Grads};
 use crate::backend::{self, ViewMut};
 use crate::error::bail;
+use crate::layout::Dim;
 use crate::layout::{Layout, checked_bytes, resolve_dim};
 use crate::ops::elementwise::call::common_dtype;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::storage::Storage;
-use crate::vmap::behind;
-use crate::{DType, Device, Dim, Result, Shape, Tensor};
+use crate::tensor::batch::behind;
+use crate::{DType, Device, Result, Shape, Tensor};
 
-/// A tensor of `shape` whose parts, given by layouts, are the tensors.
+/// A tensor of `shape` with each of `tensors` copied to the part whose layout `part` gives.
 fn join(
     op: &'static str,
     tensors: &[&Tensor],
@@ -22,7 +23,7 @@ fn join(
         return Tensor::over_batch(tensors, |level, all| {
             let own = |(all, one): (&&Tensor, &&Tensor)| all.expand(behind(level.size, one.layout().shape())?);
             let own: Vec<Tensor> = all.iter().zip(tensors).map(own).collect::<Result<_>>()?;
-            // The place is the same in every example.
+            // The position is the same in every example.
             join(op, &own.iter().collect::<Vec<_>>(), behind(level.size, &shape)?, &|whole, at| {
                 let (one, stride) = whole.without_leading();
                 part(&one, at)?.with_leading(op, level.size, stride)
@@ -38,10 +39,10 @@ fn join(
     Ok(Tensor::from_parts(storage, whole, dtype))
 }
 
-/// The dtype that holds the elements of all, and the device they are on.
+/// The promoted dtype and the common device.
 fn common(op: &'static str, tensors: &[&Tensor]) -> Result<(DType, Device)> {
     let Some(first) = tensors.first() else {
-        bail!(Shape, op, "there are no tensors to put together");
+        bail!(Shape, op, "tensors must not be empty");
     };
     let mut dtype = first.dtype();
     for tensor in tensors {
@@ -51,20 +52,20 @@ fn common(op: &'static str, tensors: &[&Tensor]) -> Result<(DType, Device)> {
     Ok((dtype, first.device()))
 }
 
-/// Where the tensors lie along the dimension that they are put together along.
+/// The positions of the tensors along the dimension of the concatenation.
 struct CatPlan {
     dim: usize,
     shape: Shape,
-    /// The start and the length of each; `None` for a vector without elements, which is left out.
+    /// The start and the length of each; `None` for an empty vector, which is ignored.
     parts: Vec<Option<(usize, usize)>>,
 }
 
 impl CatPlan {
     fn new(tensors: &[&Tensor], dim: isize) -> Result<CatPlan> {
         if tensors.iter().any(|tensor| tensor.rank() == 0) {
-            bail!(Shape, "cat", "single numbers have no dimension to go along: use stack");
+            bail!(Shape, "cat", "tensors must have at least 1 dimension, got shape []: use stack");
         }
-        // As in PyTorch, a vector without elements fits beside everything: it is what one starts from to add to.
+        // As in PyTorch, an empty vector is compatible with every shape, so that it can start an accumulation.
         let left_out = |tensor: &Tensor| tensor.shape() == [0];
         let Some(first) = tensors.iter().find(|tensor| !left_out(tensor)) else {
             return Ok(CatPlan { dim: 0, shape: Shape::from([0]), parts: vec![None; tensors.len()] });
@@ -81,7 +82,7 @@ impl CatPlan {
                 || tensor.layout().shape().with(dim, first.shape()[dim]) != *first.layout().shape()
             {
                 let (a, b) = (first.shape(), tensor.shape());
-                bail!(Shape, "cat", "shapes {a:?} and {b:?} differ in more than dimension {dim}");
+                bail!(Shape, "cat", "shapes must match except in dimension {dim}, got {a:?} and {b:?}");
             }
             let len = tensor.shape()[dim];
             parts.push(Some((end, len)));
@@ -91,7 +92,7 @@ impl CatPlan {
     }
 }
 
-/// # Joining
+/// # Concatenation
 #[ops]
 impl Tensor {
     /// Concatenates tensors along a dimension. Their shapes must agree in all other dimensions; their dtypes are
@@ -106,12 +107,12 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are no tensors, the shapes do not fit, there is no such dimension or the dtypes have no common type.
+    /// If there are no tensors, the shapes do not match, there is no such dimension or the dtypes have no common type.
     #[doc(alias = "concat")]
     #[doc(alias = "concatenate")]
     #[op(autocast_cpu = widest, samples = cat_samples, errors = cat_errors, aliases = ["concat", "concatenate"])]
     pub fn cat(tensors: &[impl AsRef<Tensor>], #[default(0)] dim: impl Into<Dim>) -> Result<Tensor> {
-        // There must be some, before anything else is said about them.
+        // First, to refuse an empty list.
         let (dtype, _) = common("cat", tensors)?;
         if dtype.is_complex() {
             let part = |part: fn(&Tensor) -> Result<Tensor>| {
@@ -121,11 +122,11 @@ impl Tensor {
             return part(Tensor::real)?.with_imaginary(&part(Tensor::imag)?);
         }
         let CatPlan { dim, shape, parts } = CatPlan::new(tensors, dim.0)?;
-        let place = |whole: &Layout, at: usize| {
+        let position = |whole: &Layout, at: usize| {
             let (start, len) = parts[at].unwrap_or_default();
             whole.narrow("cat", dim as isize, start as isize, len)
         };
-        join("cat", tensors, shape, &place)?.record("cat", tensors, |_| {
+        join("cat", tensors, shape, &position)?.record("cat", tensors, |_| {
             move |ctx: &BackwardContext, g: &Tensor| -> Result<Grads> {
                 let part = |(i, part): (usize, &Option<(usize, usize)>)| {
                     ctx.want(i, || match *part {
@@ -148,8 +149,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are no tensors, the shapes differ, there is no such place for a dimension or the dtypes have no common
-    /// type.
+    /// If there are no tensors, the shapes differ, `dim` is out of range or the dtypes have no common type.
     #[op(autocast_cpu = widest, samples = stack_samples, errors = stack_errors)]
     pub fn stack(tensors: &[impl AsRef<Tensor>], #[default(0)] dim: impl Into<Dim>) -> Result<Tensor> {
         let (dtype, _) = common("stack", tensors)?;
@@ -163,7 +163,7 @@ impl Tensor {
         let first = tensors[0];
         let dim = resolve_dim("stack", dim.0, first.rank() + 1)?;
         if let Some(other) = tensors.iter().find(|x| x.shape() != first.shape()) {
-            bail!(Shape, "stack", "shapes {:?} and {:?} differ", first.shape(), other.shape());
+            bail!(Shape, "stack", "tensors must have the same shape, got {:?} and {:?}", first.shape(), other.shape());
         }
         let mut shape = first.layout().shape().clone();
         shape.insert(dim, tensors.len());
@@ -177,7 +177,7 @@ impl Tensor {
     }
 }
 
-/// Tensors of several shapes, with values that differ from one to the next.
+/// Tensors of several shapes, with different values.
 fn several(shapes: &[&[usize]]) -> Result<Vec<Tensor>> {
     shapes.iter().enumerate().map(|(i, &shape)| spread(shape, i as f64, i as f64 + 1.0)).collect()
 }
@@ -194,7 +194,7 @@ fn cat_samples() -> Result<Vec<Sample>> {
         sample![several(&[&[2, 0], &[2, 3]])?, 1],
         sample![several(&[&[3]])?, 0],
         sample![several(&[&[0, 2], &[0, 2]])?, 0],
-        // Vectors without elements are left out.
+        // Empty vectors are ignored.
         sample![several(&[&[0], &[2, 3], &[0], &[2, 1]])?, -1],
         sample![several(&[&[2], &[0], &[1]])?],
         sample![several(&[&[0], &[0]])?],
@@ -205,7 +205,7 @@ fn cat_samples() -> Result<Vec<Sample>> {
 fn cat_errors() -> Result<Vec<ErrorCase>> {
     let (u, i) = (Tensor::zeros_with([2], DType::U64)?, Tensor::zeros_with([2], DType::I8)?);
     Ok(vec![
-        error!["no tensors", "no tensors"; sample![Vec::<Tensor>::new(), 0]],
+        error!["no tensors", "must not be empty"; sample![Vec::<Tensor>::new(), 0]],
         error!["sizes that differ", "[2, 3]", "[2, 4]"; sample![several(&[&[2, 3], &[2, 4]])?, 0]],
         error!["ranks that differ", "[2, 3]", "[3]"; sample![several(&[&[2, 3], &[3]])?, 0]],
         error!["an empty tensor that does not fit", "[2, 3]", "[0, 4]"; sample![several(&[&[2, 3], &[0, 4]])?, 0]],
@@ -230,7 +230,7 @@ fn stack_samples() -> Result<Vec<Sample>> {
 
 fn stack_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
-        error!["no tensors", "no tensors"; sample![Vec::<Tensor>::new(), 0]],
+        error!["no tensors", "must not be empty"; sample![Vec::<Tensor>::new(), 0]],
         error!["shapes that differ", "[2, 3]", "[1, 3]"; sample![several(&[&[2, 3], &[1, 3]])?, 0]],
         error!["no such place", "3"; sample![vec![normal([2, 3], 1)?], 3]],
     ])

@@ -1,8 +1,8 @@
-//! Operations that move elements and compute nothing.
+//! Operations that move elements without arithmetic.
 //!
 //! - `views`, `dims`, `strided`: the same storage under another shape or other strides.
-//! - `parts`, `diagonal`: slices, pieces and diagonals, and tensors with one of them replaced.
-//! - `join`, `stacking`: several tensors as one, and one cut apart.
+//! - `parts`, `diagonal`: slices, pieces and diagonals, and copies with one of these replaced.
+//! - `join`, `stacking`: concatenation, stacking and splitting.
 //! - `repeat`, `pad`: elements repeated and rolled, and padding.
 
 files! { diagonal dims join pad parts repeat stacking strided views }

@@ -1,4 +1,4 @@
-//! Padding: dimensions made longer, or shorter, at both ends.
+//! Padding and cropping at both ends of dimensions.
 
 use crate::autograd::BackwardContext;
 use crate::error::bail;
@@ -7,15 +7,15 @@ use crate::ops::index::gather::index_vector;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::options::options;
-use crate::vmap::behind;
+use crate::tensor::batch::behind;
 use crate::{Complex, Element, Result, Scalar, Shape, Tensor, backend};
 use smallvec::smallvec;
 
 choices! {
-    /// What [`Tensor::pad`] puts beside the elements.
+    /// How [`Tensor::pad`] fills the padding.
     ///
     /// ```
-    /// use cotangent::{PadMode, Tensor};
+    /// use cotangent::{Tensor, options::PadMode};
     /// let x = Tensor::arange(0, 4)?;
     /// assert_eq!(x.pad_with(&[2, 1], PadMode::Reflect)?.to_vec::<i64>()?, [2, 1, 0, 1, 2, 3, 2]);
     /// assert_eq!(x.pad_with(&[2, 1], PadMode::Replicate)?.to_vec::<i64>()?, [0, 0, 0, 1, 2, 3, 3]);
@@ -23,31 +23,31 @@ choices! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub enum PadMode {
-        /// One number.
+        /// A constant.
         #[default]
         Constant = "constant",
-        /// The elements mirrored at the outermost ones, which are not repeated.
+        /// The elements reflected at the edge elements, which are not repeated.
         Reflect = "reflect",
-        /// The outermost elements.
+        /// The edge elements repeated.
         Replicate = "replicate",
-        /// The elements from the other end.
+        /// The elements of the opposite end.
         Circular = "circular",
     }
 }
 
 options! {
-    /// The options of [`Tensor::pad_with`]. A mode stands for itself, a number for the value.
+    /// The options of [`Tensor::pad_with`]. A [`PadMode`] or a number can be given in their place.
     ///
     /// ```
-    /// use cotangent::{PadOptions, Tensor};
+    /// use cotangent::{Tensor, options::PadOptions};
     /// let x = Tensor::ones([2])?.pad_with(&[1, 0], PadOptions::new().value(-1.0))?;
     /// assert_eq!(x.to_vec::<f32>()?, [-1.0, 1.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct PadOptions {
-        /// What is put beside the elements.
+        /// How the padding is filled.
         mode: PadMode = PadMode::Constant,
-        /// The number for the mode `Constant`.
+        /// The fill value for the mode `Constant`.
         value: Scalar = Scalar::I64(0),
     }
 }
@@ -65,14 +65,14 @@ impl From<f64> for PadOptions {
 }
 
 impl PadMode {
-    /// Which of `size` elements stands at `place`, counted from the first of them.
-    fn source(self, place: isize, size: isize) -> isize {
+    /// The index of the element at `position`, relative to the first of `size` elements.
+    fn source(self, position: isize, size: isize) -> isize {
         match self {
-            // At most one reflection is needed: the padding is shorter than the dimension.
-            PadMode::Reflect if place < 0 => -place,
-            PadMode::Reflect if place >= size => 2 * (size - 1) - place,
-            PadMode::Circular => place.rem_euclid(size),
-            _ => place.clamp(0, size - 1),
+            // One reflection is enough: the padding is shorter than the dimension.
+            PadMode::Reflect if position < 0 => -position,
+            PadMode::Reflect if position >= size => 2 * (size - 1) - position,
+            PadMode::Circular => position.rem_euclid(size),
+            _ => position.clamp(0, size - 1),
         }
     }
 
@@ -99,7 +99,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// The start and the length of what stays of the old elements, among those of a dimension of `size`.
+    /// The start and the length of the elements that are kept of a dimension of `size`.
     fn kept(&self, size: usize) -> (usize, usize) {
         let start = self.before.min(0).unsigned_abs();
         (start, size - start - self.after.min(0).unsigned_abs())
@@ -114,7 +114,7 @@ impl Tensor {
     /// replicate and circular are options.
     ///
     /// ```
-    /// # use cotangent::{PadMode, tensor};
+    /// # use cotangent::{tensor, options::PadMode};
     /// let x = tensor!([[1, 2], [3, 4]])?;
     /// assert_eq!(x.pad(&[1, 0])?.to_vec::<i64>()?, [0, 1, 2, 0, 3, 4]);
     /// assert_eq!(x.pad(&[0, -1, 0, 1])?.to_vec::<i64>()?, [1, 3, 0]);
@@ -123,13 +123,14 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are more numbers than two for each dimension or one is without the other, more is cut off than there is, or
-    /// there are too few elements for the mode.
+    /// If `pad` has an odd length or more than two numbers per dimension, more elements are removed than there are, or there
+    /// are too few elements for the mode.
     #[op(samples = pad_samples, errors = pad_errors)]
     pub fn pad(&self, pad: &[isize], options: impl Into<PadOptions>) -> Result<Tensor> {
         let PadOptions { mode, value } = options;
         if !pad.len().is_multiple_of(2) || pad.len() / 2 > self.rank() {
-            bail!(Shape, "pad", "{pad:?} does not have two numbers for dimensions of shape {:?}", self.shape());
+            let (shape, most) = (self.shape(), 2 * self.rank());
+            bail!(Shape, "pad", "pad must have an even length of at most {most} for shape {shape:?}, got {pad:?}");
         }
         let mut ends = Vec::new();
         for (at, pair) in pad.chunks_exact(2).enumerate().filter(|(_, pair)| *pair != [0, 0]) {
@@ -142,7 +143,7 @@ impl Tensor {
                 bail!(
                     Shape,
                     "pad",
-                    "{pair:?} in mode {mode} does not fit size {old} of dimension {dim} of shape {shape:?}"
+                    "cannot pad dimension {dim} of size {old} of shape {shape:?} by {pair:?} in mode {mode}"
                 );
             }
             ends.push(Ends { dim, before, after, size: size as usize });
@@ -154,20 +155,20 @@ impl Tensor {
         for end in ends {
             let Ends { dim, mut before, size, .. } = end;
             if mode == PadMode::Circular && (before < 0 || end.after < 0) {
-                // What is cut off does not come back at the other end.
+                // Elements that are cropped do not wrap around.
                 let (start, len) = end.kept(self.shape()[dim]);
                 if before.max(end.after).max(0) as usize > len {
                     bail!(
                         Shape,
                         "pad",
-                        "{pad:?} in mode circular leaves {len} elements of dimension {dim}, which are too few"
+                        "cannot pad dimension {dim} by {pad:?} in mode circular: cropping leaves only {len} elements"
                     );
                 }
                 (out, before) = (out.narrow(dim, start, len)?, before.max(0));
             }
             let old = out.shape()[dim] as isize;
-            let places = (0..size as isize).map(|place| mode.source(place - before, old) as usize);
-            out = out.index_select(dim, &index_vector("pad", size, places)?.to_device(self.device())?)?;
+            let positions = (0..size as isize).map(|position| mode.source(position - before, old) as usize);
+            out = out.index_select(dim, &index_vector("pad", size, positions)?.to_device(self.device())?)?;
         }
         Ok(out)
     }
@@ -188,7 +189,7 @@ impl Tensor {
     }
 }
 
-/// One number around the elements. What is cut off goes first.
+/// Constant padding. Cropping comes first.
 #[track_caller]
 fn padded(x: &Tensor, ends: &[Ends], value: Scalar) -> Result<Tensor> {
     value.check_put("pad", x.dtype())?;
@@ -217,7 +218,7 @@ fn padded(x: &Tensor, ends: &[Ends], value: Scalar) -> Result<Tensor> {
     })
 }
 
-/// `x` with a number around it, in a tensor of `shape`; outside the graph.
+/// `x` padded with `value` to a tensor of `shape`, outside the graph.
 fn surrounded(x: &Tensor, ends: &[Ends], shape: Shape, value: Scalar) -> Result<Tensor> {
     if x.is_batched() {
         return Tensor::over_batch(&[x], |level, all| {

@@ -1,27 +1,28 @@
-//! Parts of a tensor: slices, single indices, and cutting into pieces.
+//! Slices, single indices, and splitting into pieces.
 
 use crate::autograd::BackwardContext;
-use crate::backend::cpu::runtime::scratch::for_handles;
 use crate::backend::{self, ViewMut};
 use crate::error::{bail, err, named};
+use crate::layout::{At, Dim, Dims, Sections, Slice};
 use crate::layout::{Cuts, Layout, checked_bytes, resolve_dim, resolve_dims};
+use crate::memory::scratch::for_handles;
 use crate::ops::elementwise::binary::ADD;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::ops::shape::views::samples;
 use crate::storage::Storage;
-use crate::vmap::behind;
-use crate::{At, Dim, Dims, Result, Sections, Shape, Slice, Tensor};
+use crate::tensor::batch::behind;
+use crate::{Result, Shape, Tensor};
 use smallvec::smallvec;
 
-/// A part of a tensor, said without a layout so that the same part can be taken of a tensor laid out in another way.
+/// A part of a tensor, independent of its layout: the same part can be taken of a tensor with other strides.
 #[derive(Clone)]
 pub(in crate::ops) enum SubRange {
     /// A range of a dimension.
     Range(usize, Slice),
-    /// One index of a dimension, which goes away.
+    /// One index of a dimension, which is removed.
     Index(usize, usize),
-    /// The diagonal with this offset of two dimensions, which go away; it is the last one.
+    /// The diagonal with this offset of two dimensions, which are removed; the diagonal is the last dimension.
     Diagonal(isize, usize, usize),
 }
 
@@ -30,7 +31,7 @@ impl SubRange {
         SubRange::Range(dim, Slice::new(start as isize, (start + len) as isize))
     }
 
-    /// The same part of a tensor with one more dimension in front.
+    /// The same part of a tensor with an extra leading dimension.
     pub(in crate::ops) fn behind_another(&self) -> SubRange {
         match self {
             SubRange::Range(dim, range) => SubRange::Range(dim + 1, range.clone()),
@@ -54,7 +55,7 @@ pub(in crate::ops) fn take(op: &'static str, x: &Tensor, part: &SubRange) -> Res
     x.with_layout(part.of(op, x.layout())?).record(op, &[x], |_| {
         let (shape, part) = (x.layout().shape().clone(), part.clone());
         move |ctx: &BackwardContext, g: &Tensor| {
-            // Of many parts only the first makes a whole: the others are added where they belong.
+            // Only the first part allocates the whole; the others are added to it in place.
             let whole = match ctx.take_accumulated(0) {
                 Some(whole) if !(whole.dtype().is_complex() || whole.is_batched() || g.is_batched()) => {
                     add_to(whole, g, &part)?
@@ -67,7 +68,7 @@ pub(in crate::ops) fn take(op: &'static str, x: &Tensor, part: &SubRange) -> Res
     })
 }
 
-/// Zeros of `shape` with `x` in place of one part: the derivative of [`take`], as `take` is its derivative.
+/// Zeros of `shape` with `x` written to one part: the derivative of [`take`], which is the derivative of this.
 #[track_caller]
 pub(in crate::ops) fn put(x: &Tensor, shape: &Shape, part: &SubRange) -> Result<Tensor> {
     if x.dtype().is_complex() {
@@ -94,7 +95,7 @@ fn record_put(whole: Tensor, x: &Tensor, part: &SubRange) -> Result<Tensor> {
     })
 }
 
-/// `whole` with `x` added to one part, without a graph.
+/// Adds `x` to one part of `whole`, outside the graph.
 fn add_to(mut whole: Tensor, x: &Tensor, part: &SubRange) -> Result<Tensor> {
     let mut target = whole.as_view_mut("put")?;
     let layout = part.of("put", target.layout)?;
@@ -102,14 +103,14 @@ fn add_to(mut whole: Tensor, x: &Tensor, part: &SubRange) -> Result<Tensor> {
     Ok(whole)
 }
 
-/// # Parts
+/// # Slicing and splitting
 #[ops]
 impl Tensor {
     /// A range of one dimension, as in Python: negative indices count from the end, and ends are clamped to the size.
     /// The step of a [`Slice`] may be negative.
     ///
     /// ```
-    /// # use cotangent::{Slice, Tensor};
+    /// # use cotangent::{Tensor, arguments::Slice};
     /// let x = Tensor::arange(0, 5)?;
     /// assert_eq!(x.slice(0, 1..3)?.to_vec::<i64>()?, [1, 2]);
     /// assert_eq!(x.slice(0, Slice::new(1, -1))?.to_vec::<i64>()?, [1, 2, 3]);
@@ -139,7 +140,7 @@ impl Tensor {
     #[op(samples = select_samples, errors = select_errors, view, aliases = ["select_copy"])]
     pub fn select(&self, dim: impl Into<Dim>, index: impl Into<At>) -> Result<Tensor> {
         let (Dim(dim), At(index)) = (dim, index);
-        // Checked with the index as given, which the message then names.
+        // Checked with the index as given, so that the message prints it.
         self.layout().select("select", dim, index)?;
         let dim = resolve_dim("select", dim, self.rank())?;
         let index = if index < 0 { index + self.shape()[dim] as isize } else { index };
@@ -196,24 +197,28 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such dimension, the sizes do not add up to the dimension's, the size is 0 and the dimension's is not, or there would be more pieces than memory
-    /// has room for.
+    /// If there is no such dimension, the sizes do not sum to that of the dimension, the size is 0 and the dimension is
+    /// not empty, or memory runs out.
     #[op(samples = split_samples, errors = split_errors, outputs = [tensors], aliases = ["split_copy", "unsafe_split"], view)]
     pub fn split(&self, split_size: impl Into<Sections>, #[default(0)] dim: impl Into<Dim>) -> Result<Vec<Tensor>> {
         let dim = resolve_dim("split", dim.0, self.rank())?;
         let split_size = match split_size.0 {
-            Cuts::Parts(size) => usize::try_from(size).map_err(|_| err!(Value, "split", "pieces of size {size}"))?,
+            Cuts::Parts(size) => {
+                usize::try_from(size).map_err(|_| err!(Value, "split", "split_size must be ≥ 0, got {size}"))?
+            }
             Cuts::At(sizes) => {
-                let sizes: Option<Shape> = sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
-                let Some(sizes) = sizes else { bail!(Value, "split", "pieces cannot have negative sizes") };
-                return self.split_with_sizes(sizes, dim);
+                let checked: Option<Shape> = sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
+                let Some(checked) = checked else {
+                    bail!(Value, "split", "sizes in split_size must be ≥ 0, got {:?}", &sizes[..]);
+                };
+                return self.split_with_sizes(checked, dim);
             }
         };
         let whole = self.shape()[dim];
         if split_size == 0 && whole != 0 {
-            bail!(Value, "split", "pieces of size 0 do not make up dimension {dim} of shape {:?}", self.shape());
+            bail!(Value, "split", "split_size must be positive for dimension {dim} of shape {:?}, got 0", self.shape());
         }
-        // A dimension without elements makes one piece without elements.
+        // An empty dimension gives one empty piece.
         let size = split_size.clamp(1, whole.max(1));
         let mut pieces = for_handles("split", whole.div_ceil(size).max(1))?;
         for start in (0..whole.max(1)).step_by(size) {
@@ -233,16 +238,16 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such dimension, the number is 0, or memory has no room for so many pieces.
+    /// If there is no such dimension, `chunks` is 0, or memory runs out.
     #[op(samples = chunk_samples, errors = chunk_errors, outputs = [tensors], aliases = ["unsafe_chunk"], view)]
     pub fn chunk(&self, chunks: usize, #[default(0)] dim: impl Into<Dim>) -> Result<Vec<Tensor>> {
         let dim = resolve_dim("chunk", dim.0, self.rank())?;
         if chunks == 0 {
-            bail!(Value, "chunk", "a tensor of shape {:?} cannot be cut into 0 pieces", self.shape());
+            bail!(Value, "chunk", "chunks must be positive, got 0");
         }
         let whole = self.shape()[dim];
         let size = whole.div_ceil(chunks);
-        // A dimension without elements makes as many pieces as were asked for.
+        // An empty dimension gives `chunks` empty pieces.
         let count = if size == 0 { chunks } else { whole.div_ceil(size) };
         let mut pieces = for_handles("chunk", count)?;
         for at in 0..count {
@@ -261,7 +266,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such dimension, or memory has no room for so many tensors.
+    /// If there is no such dimension, or memory runs out.
     #[op(samples = unbind_samples, errors = unbind_errors, outputs = [tensors], view, aliases = ["unbind_copy"])]
     pub fn unbind(&self, #[default(0)] dim: impl Into<Dim>) -> Result<Vec<Tensor>> {
         let dim = resolve_dim("unbind", dim.0, self.rank())?;
@@ -273,9 +278,9 @@ impl Tensor {
     }
 }
 
-/// # Parts, as an array
+/// # Splitting into arrays
 impl Tensor {
-    /// Exactly `N` pieces of equal size of a dimension, which can be given names at once.
+    /// Splits a dimension into exactly `N` chunks of equal size, as an array that can be destructured.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -286,7 +291,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such dimension, or its size is no multiple of `N`.
+    /// If there is no such dimension, or its size is not a multiple of `N`.
     #[track_caller]
     pub fn chunks<const N: usize>(&self, dim: impl Into<Dim>) -> Result<[Tensor; N]> {
         named("chunks", equal_pieces(self, dim.into()))
@@ -300,21 +305,26 @@ fn equal_pieces<const N: usize>(x: &Tensor, dim: Dim) -> Result<[Tensor; N]> {
     let size = match whole.checked_div(N) {
         Some(size) if size * N == whole => size,
         _ => {
-            bail!(Shape, "chunks", "size {whole} of dimension {dim} of shape {shape:?} does not make {N} equal pieces")
+            bail!(
+                Shape,
+                "chunks",
+                "cannot split size {whole} of dimension {dim} of shape {shape:?} into {N} equal chunks"
+            )
         }
     };
     let mut pieces = for_handles("chunks", N)?;
     for at in 0..N {
         pieces.push(take("chunk", x, &SubRange::range(dim, at * size, size))?);
     }
-    <[Tensor; N]>::try_from(pieces).map_err(|_| err!(Backend, "chunks", "a piece is missing"))
+    <[Tensor; N]>::try_from(pieces)
+        .map_err(|pieces: Vec<_>| err!(Backend, "chunks", "expected {N} chunks, got {}", pieces.len()))
 }
 
 fn slice_samples() -> Result<Vec<Sample>> {
     let mut all = samples(&[&[4, 3], &[4], &[4, 0]], |x| sample![x, 0, Slice::new(1, -1)])?;
     all.extend(samples(&[&[2, 5]], |x| sample![x, -1, Slice::from(..).step(-2)])?);
     all.extend(samples(&[&[5, 2]], |x| sample![x, 0, Slice::from(1..).step(3)])?);
-    // A part of a part.
+    // A slice of a slice.
     all.push(sample![spread([2, 4, 3], -2.0, 2.0)?.slice(1, 1..)?.slice(2, ..2)?, 1, Slice::from(-1..)]);
     all.extend(samples(&[&[3, 2]], |x| sample![x, 0, Slice::from(3..)].zero_derivative())?);
     Ok(all)
@@ -331,7 +341,7 @@ fn slice_errors() -> Result<Vec<ErrorCase>> {
 fn select_samples() -> Result<Vec<Sample>> {
     let mut all = samples(&[&[2, 3], &[2], &[2, 0]], |x| sample![x, 0, 1])?;
     all.extend(samples(&[&[2, 3, 4]], |x| sample![x, -2, -1])?);
-    // A part of a part.
+    // A slice of a slice.
     all.push(sample![spread([2, 3, 4], -2.0, 2.0)?.select(-2, -1)?, 1, 0]);
     Ok(all)
 }
@@ -397,7 +407,7 @@ fn chunk_samples() -> Result<Vec<Sample>> {
 fn chunk_errors() -> Result<Vec<ErrorCase>> {
     let x = normal([2, 3], 1)?;
     Ok(vec![
-        error!["no pieces", "0", "[2, 3]"; sample![&x, 0, 1]],
+        error!["no pieces", "chunks must be positive", "0"; sample![&x, 0, 1]],
         error!["no such dimension", "-3"; sample![&x, 1, -3]],
         error!["more pieces than memory holds", "out of memory"; sample![normal([0, 3], 1)?, isize::MAX]],
     ])
@@ -419,7 +429,7 @@ mod tests {
     use crate::autograd::{GradOptions, grad_with};
     use crate::tensor;
 
-    /// All pieces in one tensor, each multiplied by its place so that they cannot be mistaken for each other.
+    /// All pieces concatenated, each multiplied by its position so that they can be told apart.
     fn rejoined(pieces: &[Tensor]) -> Result<Tensor> {
         let weighted = pieces.iter().enumerate().map(|(i, piece)| piece.flatten(0, -1)?.mul(i as f64 + 1.0));
         Tensor::cat(&weighted.collect::<Result<Vec<_>>>()?, 0)
@@ -476,7 +486,7 @@ mod tests {
         let [a, b] = Tensor::zeros([0, 3])?.chunks(0)?;
         assert_eq!((a.shape(), b.shape()), (&[0, 3][..], &[0, 3][..]));
         let refused = x.chunks::<4>(1).map_err(|e| e.to_string());
-        let message = "chunks: size 6 of dimension 1 of shape [2, 6] does not make 4 equal pieces";
+        let message = "chunks: cannot split size 6 of dimension 1 of shape [2, 6] into 4 equal chunks";
         assert_eq!(refused.err().as_deref(), Some(message));
         assert!(x.chunks::<0>(0).is_err() && x.chunks::<3>(0).is_err() && x.chunks::<1>(2).is_err());
         Ok(())
@@ -504,7 +514,7 @@ mod tests {
         Ok(())
     }
 
-    /// Parts that overlap and a use of the whole, before and after them, of `x`; `z` shares the whole's cotangent.
+    /// Uses overlapping parts of `x`, and the whole before and after them; `z` shares the cotangent of the whole.
     fn parts_and_whole(x: &Tensor, z: &Tensor) -> Result<Tensor> {
         let first = x.add(z)?;
         let mut total = x.select(1, 1)?.square()?.sum(..)?;

@@ -1,37 +1,39 @@
-//! Elements repeated and rolled.
+//! Repetition and rolling.
 
 use crate::error::{bail, err};
 use crate::layout::resolve_dim;
+use crate::layout::{Dims, Sizes};
 use crate::ops::index::gather::index_vector;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::ops::shape::views::samples;
 use crate::options::options;
-use crate::{Dims, Operand, Result, Scalar, Shape, Sizes, Tensor};
+use crate::tensor::Operand;
+use crate::{Result, Scalar, Shape, Tensor};
 
 options! {
     /// The options of [`Tensor::repeat_interleave_with`].
     ///
     /// ```
-    /// use cotangent::{InterleaveOptions, tensor};
+    /// use cotangent::{tensor, options::InterleaveOptions};
     /// let x = tensor!([1, 2])?.repeat_interleave_with(2, 0, InterleaveOptions::new().output_size(4))?;
     /// assert_eq!(x.to_vec::<i64>()?, [1, 1, 2, 2]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct InterleaveOptions {
-        /// How long the dimension gets, where that is known; another length is an error.
+        /// The size of the dimension in the result, if known. A different size is an error.
         output_size: Option<usize> = None,
     }
 }
 
-/// The tensor so many times along each of as many dimensions, which are at least its own.
+/// Repeats the tensor along each dimension; `repeats` has at least as many numbers as the tensor has dimensions.
 fn repeated(op: &'static str, x: &Tensor, repeats: &[usize]) -> Result<Tensor> {
     let lead = repeats.len() - x.rank();
     let (mut apart, mut wide, mut whole) = (Vec::new(), Vec::new(), Vec::new());
     for (dim, &times) in repeats.iter().enumerate() {
         let size = if dim < lead { 1 } else { x.shape()[dim - lead] };
         let Some(length) = size.checked_mul(times) else {
-            bail!(Shape, op, "shape {:?} cannot be repeated {repeats:?} times: it is too large", x.shape());
+            bail!(Shape, op, "cannot repeat shape {:?} {repeats:?} times: the result is too large", x.shape());
         };
         apart.extend([1, size]);
         wide.extend([times, size]);
@@ -40,16 +42,16 @@ fn repeated(op: &'static str, x: &Tensor, repeats: &[usize]) -> Result<Tensor> {
     x.reshape(apart)?.expand(wide)?.reshape(whole)
 }
 
-/// The one dimension that is named, if any is.
+/// The single dimension, or `None` if all are meant.
 pub(in crate::ops) fn one_dim(op: &'static str, dims: &Dims, rank: usize) -> Result<Option<usize>> {
     match dims.named.as_deref() {
         None => Ok(None),
         Some(&[dim]) => resolve_dim(op, dim, rank).map(Some),
-        Some(dims) => bail!(Value, op, "one dimension is meant, not {dims:?}"),
+        Some(dims) => bail!(Value, op, "dim must be a single dimension, got {dims:?}"),
     }
 }
 
-/// # Repeating
+/// # Repeating and tiling
 #[ops]
 impl Tensor {
     /// Repeats the tensor along each dimension. Extra numbers create new leading dimensions.
@@ -67,7 +69,8 @@ impl Tensor {
     #[op(samples = repeat_samples, errors = repeat_errors)]
     pub fn repeat(&self, repeats: impl Into<Shape>) -> Result<Tensor> {
         if repeats.len() < self.rank() {
-            bail!(Shape, "repeat", "{repeats:?} has fewer numbers than shape {:?} has dimensions", self.shape());
+            let (shape, rank) = (self.shape(), self.rank());
+            bail!(Shape, "repeat", "repeats must have at least {rank} numbers for shape {shape:?}, got {repeats:?}");
         }
         repeated("repeat", self, &repeats)
     }
@@ -101,7 +104,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such dimension, a number is negative or not an integer, or there are not as many as elements.
+    /// If there is no such dimension, a number is negative or not an integer, or `repeats` has neither 1 element nor one for
+    /// each index of the dimension.
     #[op(samples = interleave_samples, errors = interleave_errors)]
     pub fn repeat_interleave<'a>(
         &self,
@@ -114,7 +118,7 @@ impl Tensor {
             let out = self.repeat_interleave(repeats, dim.clone())?;
             let found = one_dim(OP, &dim, self.rank())?.map_or(out.numel(), |dim| out.shape()[dim]);
             if found != size {
-                bail!(Shape, OP, "there are {found} elements, and output_size is {size}");
+                bail!(Shape, OP, "output_size must be {found}, got {size}");
             }
             return Ok(out);
         }
@@ -128,7 +132,7 @@ impl Tensor {
                     Scalar::U64(times) => usize::try_from(times).ok(),
                     _ => None,
                 };
-                let times = times.ok_or_else(|| err!(Value, OP, "elements cannot be repeated {number} times"))?;
+                let times = times.ok_or_else(|| err!(Value, OP, "repeats must be an integer ≥ 0, got {number}"))?;
                 let mut wide = self.layout().shape().clone();
                 wide.insert(dim + 1, times);
                 return self.unsqueeze(dim + 1)?.expand(&wide)?.flatten(dim, dim + 1);
@@ -138,21 +142,26 @@ impl Tensor {
         };
         let size = self.shape()[dim];
         if !each.dtype().is_int() {
-            bail!(DType, OP, "the numbers of repeats must be integers, not {}", each.dtype());
+            bail!(DType, OP, "repeats must be integers, got {}", each.dtype());
         }
         if each.rank() > 1 || (each.numel() != 1 && each.numel() != size) {
-            bail!(Shape, OP, "numbers of repeats of shape {:?} for {size} elements of dimension {dim}", each.shape());
+            bail!(
+                Shape,
+                OP,
+                "repeats must have 1 or {size} elements for dimension {dim}, got shape {:?}",
+                each.shape()
+            );
         }
         let each = each.detach().to_dtype(crate::DType::I64)?.to_vec::<i64>()?;
         if let Some(times) = each.iter().find(|&&times| times < 0) {
-            bail!(Value, OP, "elements cannot be repeated {times} times");
+            bail!(Value, OP, "repeats must be ≥ 0, got {times}");
         }
         if let ([times], true) = (&each[..], size != 1) {
             return self.repeat_interleave(*times, dim);
         }
         let total = each.iter().fold(0_usize, |sum, &times| sum.saturating_add(times as usize));
-        let places = each.iter().enumerate().flat_map(|(at, &times)| std::iter::repeat_n(at, times as usize));
-        self.index_select(dim, &index_vector(OP, total, places)?.to_device(self.device())?)
+        let positions = each.iter().enumerate().flat_map(|(at, &times)| std::iter::repeat_n(at, times as usize));
+        self.index_select(dim, &index_vector(OP, total, positions)?.to_device(self.device())?)
     }
 
     /// Shifts elements along dimensions. Elements shifted beyond the end reappear at the start. Without dimensions
@@ -166,32 +175,27 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If a dimension does not exist, or there are not as many numbers as dimensions.
+    /// If a dimension does not exist, or `shifts` and `dims` differ in length.
     #[op(samples = roll_samples, errors = roll_errors, batch)]
     pub fn roll(&self, shifts: impl Into<Sizes>, #[default(..)] dims: impl Into<Dims>) -> Result<Tensor> {
         let shifts = shifts.0;
         let Some(dims) = dims.named else {
             if shifts.len() != 1 {
-                bail!(
-                    Shape,
-                    "roll",
-                    "{} numbers of places for the one dimension of the flattened tensor",
-                    shifts.len()
-                );
+                bail!(Shape, "roll", "shifts must be a single number without dims, got {} numbers", shifts.len());
             }
             return self.flatten(0, -1)?.roll(shifts[0], 0)?.reshape(self.shape());
         };
         if shifts.len() != dims.len() {
-            bail!(Shape, "roll", "{} numbers of places for {} dimensions", shifts.len(), dims.len());
+            bail!(Shape, "roll", "shifts and dims must have the same length, got {} and {}", shifts.len(), dims.len());
         }
         let mut rolled = self.clone();
         for (&shift, &dim) in shifts.iter().zip(&dims) {
             let dim = resolve_dim("roll", dim, self.rank())?;
             let size = self.shape()[dim];
-            let places = shift.checked_rem_euclid(size as isize).unwrap_or(0) as usize;
-            if places != 0 && self.numel() != 0 {
-                let first = rolled.narrow(dim, size - places, places)?;
-                rolled = Tensor::cat(&[first, rolled.narrow(dim, 0, size - places)?], dim)?;
+            let positions = shift.checked_rem_euclid(size as isize).unwrap_or(0) as usize;
+            if positions != 0 && self.numel() != 0 {
+                let first = rolled.narrow(dim, size - positions, positions)?;
+                rolled = Tensor::cat(&[first, rolled.narrow(dim, 0, size - positions)?], dim)?;
             }
         }
         Ok(rolled)

@@ -1,32 +1,38 @@
-//! Tensors beside each other by rows, columns and blocks, and cut apart again.
+//! Stacking by rows, columns and blocks, Cartesian products and combinations, and splitting.
 
-use crate::backend::cpu::runtime::scratch::{for_handles, with_room};
 use crate::error::{bail, err};
 use crate::layout::{Cuts, resolve_dim};
+use crate::layout::{Dim, Sections, Slice};
+use crate::memory::scratch::{for_handles, with_room};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
-use crate::{DType, Device, Dim, MeshIndexing, Result, Sections, Shape, Slice, Tensor};
+use crate::options::MeshIndexing;
+use crate::{DType, Device, Result, Shape, Tensor};
 
-/// Each of the tensors changed, as a list of their own.
+/// Applies `change` to each tensor.
 fn each(op: &'static str, tensors: &[&Tensor], change: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Vec<Tensor>> {
     if tensors.is_empty() {
-        bail!(Shape, op, "there are no tensors to put together");
+        bail!(Shape, op, "tensors must not be empty");
     }
     tensors.iter().map(|x| change(x)).collect()
 }
 
-/// The parts that [`Sections`] mean of dimension `dim`. Where `evenly`, they must be of one size.
+/// Splits dimension `dim` into [`Sections`], which must have equal sizes if `evenly` is true.
 #[track_caller]
 fn sections(op: &'static str, x: &Tensor, sections: &Sections, dim: usize, evenly: bool) -> Result<Vec<Tensor>> {
     let size = x.shape()[dim];
     match &sections.0 {
         Cuts::Parts(parts) => {
             let Some(count) = usize::try_from(*parts).ok().filter(|&count| count > 0) else {
-                bail!(Value, op, "a tensor of shape {:?} cannot be cut into {parts} parts", x.shape());
+                bail!(Value, op, "indices_or_sections must be positive, got {parts}");
             };
             if evenly && !size.is_multiple_of(count) {
                 let shape = x.shape();
-                bail!(Shape, op, "size {size} of dimension {dim} of shape {shape:?} does not make {count} equal parts");
+                bail!(
+                    Shape,
+                    op,
+                    "cannot split size {size} of dimension {dim} of shape {shape:?} into {count} equal parts"
+                );
             }
             let mut all = for_handles(op, count)?;
             let mut start = 0;
@@ -37,10 +43,10 @@ fn sections(op: &'static str, x: &Tensor, sections: &Sections, dim: usize, evenl
             }
             Ok(all)
         }
-        Cuts::At(places) => {
-            let mut all = for_handles(op, places.len() + 1)?;
+        Cuts::At(positions) => {
+            let mut all = for_handles(op, positions.len() + 1)?;
             let mut start = 0;
-            for &end in places {
+            for &end in positions {
                 all.push(x.slice(dim, Slice::new(start, end))?);
                 start = end;
             }
@@ -63,7 +69,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are no tensors, or the shapes do not fit.
+    /// If there are no tensors, or the shapes do not match.
     #[op(samples = hstack_samples, errors = stack_errors)]
     pub fn hstack(tensors: &[impl AsRef<Tensor>]) -> Result<Tensor> {
         let all = each("hstack", tensors, Tensor::atleast_1d)?;
@@ -80,7 +86,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are no tensors, or the shapes do not fit.
+    /// If there are no tensors, or the shapes do not match.
     #[doc(alias = "row_stack")]
     #[op(samples = vstack_samples, errors = stack_errors, aliases = ["row_stack"])]
     pub fn vstack(tensors: &[impl AsRef<Tensor>]) -> Result<Tensor> {
@@ -97,7 +103,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are no tensors, or the shapes do not fit.
+    /// If there are no tensors, or the shapes do not match.
     #[op(samples = vstack_samples, errors = stack_errors)]
     pub fn dstack(tensors: &[impl AsRef<Tensor>]) -> Result<Tensor> {
         Tensor::cat(&each("dstack", tensors, Tensor::atleast_3d)?, 2)
@@ -113,7 +119,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are no tensors, or the shapes do not fit.
+    /// If there are no tensors, or the shapes do not match.
     #[op(samples = column_stack_samples, errors = stack_errors)]
     pub fn column_stack(tensors: &[impl AsRef<Tensor>]) -> Result<Tensor> {
         let column = |x: &Tensor| if x.rank() < 2 { x.reshape([x.numel(), 1]) } else { Ok(x.clone()) };
@@ -134,7 +140,7 @@ impl Tensor {
     #[op(samples = block_diag_samples, errors = block_diag_errors)]
     pub fn block_diag(tensors: &[impl AsRef<Tensor>]) -> Result<Tensor> {
         if let Some(x) = tensors.iter().find(|x| x.rank() > 2) {
-            bail!(Shape, "block_diag", "a tensor of shape {:?} is no matrix", x.shape());
+            bail!(Shape, "block_diag", "tensors must have at most 2 dimensions, got shape {:?}", x.shape());
         }
         let blocks = each("block_diag", tensors, Tensor::atleast_2d)?;
         let width = blocks.iter().fold(0_isize, |sum, x| sum.saturating_add_unsigned(x.shape()[1]));
@@ -163,7 +169,7 @@ impl Tensor {
     #[op(samples = cartesian_samples, errors = cartesian_errors)]
     pub fn cartesian_prod(tensors: &[impl AsRef<Tensor>]) -> Result<Tensor> {
         if let Some(x) = tensors.iter().find(|x| x.rank() != 1) {
-            bail!(Shape, "cartesian_prod", "a tensor of shape {:?} is no vector", x.shape());
+            bail!(Shape, "cartesian_prod", "tensors must be vectors, got shape {:?}", x.shape());
         }
         if let [only] = tensors {
             return Ok((*only).clone());
@@ -183,12 +189,12 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If it is no vector, or memory has no room for so many.
+    /// If the tensor is not a vector, or memory runs out.
     #[op(samples = combinations_samples, errors = combinations_errors)]
     pub fn combinations(&self, #[default(2)] r: usize, #[default(false)] with_replacement: bool) -> Result<Tensor> {
         const OP: &str = "combinations";
         if self.rank() != 1 {
-            bail!(Shape, OP, "a tensor of shape {:?} is no vector", self.shape());
+            bail!(Shape, OP, "input must be a vector, got shape {:?}", self.shape());
         }
         let n = self.numel();
         if r == 0 {
@@ -196,20 +202,20 @@ impl Tensor {
         }
         let rows = number_of_combinations(n, r, with_replacement);
         let rows = usize::try_from(rows).ok().filter(|rows| rows.checked_mul(r).is_some());
-        let rows = rows.ok_or_else(|| err!(Shape, OP, "there are too many combinations of {r} out of {n}"))?;
+        let rows = rows.ok_or_else(|| err!(Shape, OP, "too many combinations of {r} out of {n} elements"))?;
         let index = Tensor::empty(OP, (rows * r).into(), DType::I64, Device::Cpu)?;
-        // The first one, and then each from the one before: the last place that can move on does.
-        let first = |place: usize| if with_replacement { 0 } else { place };
-        let last = |place: usize| if with_replacement { n - 1 } else { n - r + place };
+        // Lexicographic order: the next combination advances the last place that can still grow.
+        let first = |position: usize| if with_replacement { 0 } else { position };
+        let last = |position: usize| if with_replacement { n - 1 } else { n - r + position };
         let mut row = if rows == 0 { Vec::new() } else { with_room::<usize>(OP, r)? };
         row.extend((0..r.min(row.capacity())).map(first));
         let mut at = 0;
         let next = || {
             if at == r {
                 at = 0;
-                let place = (0..r).rev().find(|&place| row[place] < last(place)).unwrap_or(0);
-                let next = row[place] + 1;
-                (place..r).for_each(|p| row[p] = if with_replacement { next } else { next + p - place });
+                let position = (0..r).rev().find(|&position| row[position] < last(position)).unwrap_or(0);
+                let next = row[position] + 1;
+                (position..r).for_each(|p| row[p] = if with_replacement { next } else { next + p - position });
             }
             at += 1;
             row[at - 1] as i64
@@ -252,7 +258,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If it is a single number, or the parts would not be equal.
+    /// If the tensor is 0-dimensional, or the parts would not be equal.
     #[op(samples = || split_samples(&[&[2, 4], &[4], &[2, 4, 3]]), errors = || split_errors(&[2, 3]), outputs = [tensors], view)]
     pub fn hsplit(&self, indices_or_sections: impl Into<Sections>) -> Result<Vec<Tensor>> {
         let dim = resolve_dim("hsplit", isize::from(self.rank() > 1), self.rank())?;
@@ -301,7 +307,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such dimension, or the sizes do not add up to its size.
+    /// If there is no such dimension, or the sizes do not sum to its size.
     #[op(samples = split_with_sizes_samples, errors = split_with_sizes_errors, outputs = [tensors], view, aliases = ["split_with_sizes_copy", "unsafe_split_with_sizes"])]
     pub fn split_with_sizes(
         &self,
@@ -312,7 +318,11 @@ impl Tensor {
         let sum = split_sizes.iter().fold(0_usize, |sum, &size| sum.saturating_add(size));
         if sum != self.shape()[dim] {
             let shape = self.shape();
-            bail!(Shape, "split_with_sizes", "sizes {split_sizes:?} do not make up dimension {dim} of shape {shape:?}");
+            bail!(
+                Shape,
+                "split_with_sizes",
+                "split_sizes must sum to the size of dimension {dim} of shape {shape:?}, got {split_sizes:?}"
+            );
         }
         let mut start = 0;
         let part = |&size: &usize| {
@@ -323,7 +333,7 @@ impl Tensor {
     }
 }
 
-/// How many ways there are to choose `r` of `n`; as many as can be counted if there are more.
+/// The number of combinations of `r` out of `n`, or `u128::MAX` if it exceeds about 2^64.
 fn number_of_combinations(n: usize, r: usize, with_replacement: bool) -> u128 {
     let n = n as u128 + if with_replacement && n > 0 { r as u128 - 1 } else { 0 };
     let r = r as u128;
@@ -332,7 +342,7 @@ fn number_of_combinations(n: usize, r: usize, with_replacement: bool) -> u128 {
     }
     let mut count: u128 = 1;
     for k in 0..r.min(n - r) {
-        // Divides evenly: so far they are the ways to choose k + 1.
+        // Divides evenly: the quotient is the number of ways to choose k + 1.
         match count.checked_mul(n - k) {
             Some(product) if product / (k + 1) <= 1 << 64 => count = product / (k + 1),
             _ => return u128::MAX,
@@ -373,8 +383,8 @@ fn column_stack_samples() -> Result<Vec<Sample>> {
 
 fn stack_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
-        error!["no tensors", "no tensors"; sample![Vec::<Tensor>::new()]],
-        error!["shapes that do not fit", "differ"; sample![several(&[&[2, 3, 1], &[5, 4, 2]])?]],
+        error!["no tensors", "must not be empty"; sample![Vec::<Tensor>::new()]],
+        error!["shapes that do not fit", "must match"; sample![several(&[&[2, 3, 1], &[5, 4, 2]])?]],
     ])
 }
 
@@ -388,7 +398,7 @@ fn block_diag_samples() -> Result<Vec<Sample>> {
 
 fn block_diag_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
-        error!["no tensors", "no tensors"; sample![Vec::<Tensor>::new()]],
+        error!["no tensors", "must not be empty"; sample![Vec::<Tensor>::new()]],
         error!["three dimensions", "[1, 2, 3]"; sample![several(&[&[2], &[1, 2, 3]])?]],
     ])
 }
@@ -404,7 +414,7 @@ fn cartesian_samples() -> Result<Vec<Sample>> {
 
 fn cartesian_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
-        error!["no tensors", "no tensors"; sample![Vec::<Tensor>::new()]],
+        error!["no tensors", "must not be empty"; sample![Vec::<Tensor>::new()]],
         error!["a matrix", "[2, 2]"; sample![several(&[&[2], &[2, 2]])?]],
     ])
 }
@@ -448,7 +458,7 @@ fn tensor_split_samples() -> Result<Vec<Sample>> {
 fn tensor_split_errors() -> Result<Vec<ErrorCase>> {
     let x = normal([2, 3], 1)?;
     Ok(vec![
-        error!["no parts", "0", "[2, 3]"; sample![&x, 0]],
+        error!["no parts", "indices_or_sections", "0"; sample![&x, 0]],
         error!["no such dimension", "2"; sample![&x, 2, 2]],
         error!["more parts than memory holds", "out of memory"; sample![&x, isize::MAX]],
     ])

@@ -1,19 +1,20 @@
-//! Views by explicit strides, over all of the storage.
+//! Views with explicit strides over the storage.
 
 use crate::autograd::{BackwardContext, is_grad_enabled};
-use crate::backend::cpu::runtime::scratch::{filled, with_room};
 use crate::backend::{self, ViewMut};
 use crate::error::bail;
+use crate::layout::Dim;
 use crate::layout::{Layout, Strides, Walk, checked_bytes, resolve_dim_or_scalar};
+use crate::memory::scratch::{filled, with_room};
 use crate::ops::index::gather::{lined_up, scatter};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::ops::shape::diagonal::replaced_at;
 use crate::storage::Storage;
-use crate::{Dim, Result, Scalar, Shape, Tensor};
+use crate::{Result, Scalar, Shape, Tensor};
 use smallvec::smallvec;
 
-/// # Views by strides
+/// # Strided views
 #[ops]
 impl Tensor {
     /// A view with a given shape, strides and `storage_offset`. The offset counts from the start of the storage, not of
@@ -30,8 +31,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the view would reach outside the storage or, where a gradient is required, to elements of the storage that
-    /// are not this tensor's own: their gradient would be lost.
+    /// If the view would reach outside the storage or, where a gradient is required, elements of the storage that do not
+    /// belong to this tensor: their gradient would be lost.
     #[op(samples = strided_samples, errors = strided_errors, view, reads_layout, aliases = ["as_strided_copy"])]
     pub fn as_strided(
         &self,
@@ -41,7 +42,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         let storage_offset = storage_offset.unwrap_or(self.offset());
         if self.is_batched() {
-            bail!(Value, "as_strided", "inside vmap the memory of a tensor is not that of one example");
+            bail!(Value, "as_strided", "not supported inside vmap: the storage holds all examples");
         }
         let len = self.storage().bytes() / self.dtype().size();
         let layout = self.layout().as_strided("as_strided", size, stride, storage_offset, len)?;
@@ -50,8 +51,9 @@ impl Tensor {
             bail!(
                 Graph,
                 "as_strided",
-                "shape {:?} with strides {stride:?} and offset {storage_offset} reaches position {position} of the storage, which is no \
-                 element of this tensor of shape {:?} with strides {:?} and offset {}: its gradient would be lost; detach first",
+                "shape {:?} with strides {stride:?} and offset {storage_offset} reaches position {position} of the storage, which is \
+                 not an element of the input of shape {:?} with strides {:?} and offset {}: its gradient would be lost; call \
+                 detach() first",
                 layout.shape(),
                 self.shape(),
                 self.strides(),
@@ -79,13 +81,13 @@ impl Tensor {
     #[op(samples = unfold_samples, errors = unfold_errors, view, aliases = ["unfold_copy"])]
     pub fn unfold(&self, dimension: impl Into<Dim>, size: usize, step: usize) -> Result<Tensor> {
         let dim = resolve_dim_or_scalar("unfold", dimension.0, self.rank())?;
-        // A number has one window, itself.
+        // A 0-dimensional tensor has one window: itself.
         let whole = self.shape().get(dim).copied().unwrap_or(1);
         if size > whole || step == 0 {
             bail!(
                 Shape,
                 "unfold",
-                "windows of {size} elements in steps of {step} do not fit dimension {dim} of shape {:?}",
+                "size must be at most {whole} for dimension {dim} of shape {:?}, and step positive, got {size} and {step}",
                 self.shape()
             );
         }
@@ -98,13 +100,13 @@ impl Tensor {
         strides.push(strides[dim]);
         // With one window the stride may be anything.
         strides[dim] = strides[dim].saturating_mul(isize::try_from(step).unwrap_or(isize::MAX));
-        // The windows have no elements but the tensor's own; a batch without examples has none, and no memory.
+        // The windows contain only elements of the tensor. An empty batch has no memory to check against.
         let len = if self.is_batched() { isize::MAX as usize } else { self.storage().bytes() / self.dtype().size() };
         let layout = self.layout().as_strided("unfold", shape, &strides, self.offset(), len)?;
         self.with_layout(layout).record("unfold", &[self], |_| {
             let (shape, rank) = (self.layout().shape().clone(), self.rank());
             move |_: &BackwardContext, g: &Tensor| {
-                // The windows one after the other, and where their elements came from.
+                // The windows flattened, and the indices of their elements.
                 let line = g.movedim(-1, dim + 1)?.flatten(dim, dim + 1)?;
                 let starts = Tensor::arange(0, windows)?.mul(step)?.unsqueeze(1)?;
                 let index = starts.add(&Tensor::arange(0, size)?)?.to_device(g.device())?;
@@ -124,7 +126,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If a position is not one of this tensor's or occurs twice, or the source is of another shape.
+    /// If a position is outside this tensor or occurs twice, or `src` has another shape.
     #[op(samples = strided_scatter_samples, errors = strided_scatter_errors)]
     pub fn as_strided_scatter(
         &self,
@@ -137,16 +139,16 @@ impl Tensor {
         let layout = self.layout().as_strided(OP, size, stride, storage_offset, self.numel())?;
         backend::common_device(OP, self.device(), [src.device()])?;
         if src.shape() != &layout.shape()[..] {
-            bail!(Shape, OP, "a source of shape {:?} does not fit shape {:?}", src.shape(), layout.shape());
+            bail!(Shape, OP, "src must have shape {:?}, got {:?}", layout.shape(), src.shape());
         }
         if !layout.is_non_overlapping() {
-            bail!(Value, OP, "strides {stride:?} name elements of shape {:?} twice", layout.shape());
+            bail!(Value, OP, "stride must not select an element twice, got {stride:?} for size {:?}", layout.shape());
         }
         replaced_at(OP, self, src, &layout)
     }
 }
 
-/// The cotangent of a tensor laid out as `own` from that of its view `layout`: gathered in a piece of storage that
+/// The cotangent of a tensor with layout `own` from the cotangent of its view with `layout`: accumulated in a buffer that
 /// spans the tensor, and read from there.
 fn carry_back(g: &Tensor, layout: &Layout, own: &Layout) -> Result<Tensor> {
     let Some((low, high)) = own.extent() else {
@@ -156,21 +158,20 @@ fn carry_back(g: &Tensor, layout: &Layout, own: &Layout) -> Result<Tensor> {
     let (view, own) = (moved(layout, low, len)?, moved(own, low, len)?);
     let mut piece = add_up(g, &view, len)?;
     if !own.is_non_overlapping() {
-        // Elements of an expanded tensor that share a position share its cotangent.
+        // Elements of an expanded tensor that share a position share the cotangent evenly.
         let ones = Tensor::scalar(Scalar::I64(1), g.dtype(), g.device())?.expand(own.shape())?;
         piece = piece.div(&add_up(&ones, &own, len)?)?;
     }
     read_out(&piece, &own)
 }
 
-/// A layout in the piece of storage of `len` elements from `low` on, in which all its elements lie.
+/// The layout relative to the `len` elements of storage from `low` on, which contain all its elements.
 fn moved(layout: &Layout, low: usize, len: usize) -> Result<Layout> {
     let offset = if layout.numel() == 0 { 0 } else { layout.offset() - low };
     layout.as_strided("as_strided", layout.shape().clone(), layout.strides(), offset, len)
 }
 
-/// A vector of `len` elements with those of `x` at the positions of `layout`, added up where they meet, and zero
-/// elsewhere. Its derivative is [`read_out`].
+/// A vector of `len` zeros with the elements of `x` added at the positions of `layout`. Its derivative is [`read_out`].
 #[track_caller]
 fn add_up(x: &Tensor, layout: &Layout, len: usize) -> Result<Tensor> {
     if x.dtype().is_complex() {
@@ -205,12 +206,12 @@ pub(in crate::ops) fn read_out(x: &Tensor, layout: &Layout) -> Result<Tensor> {
     })
 }
 
-/// A position in the storage that an element of `view` takes and none of `own` does.
+/// A position in the storage that belongs to `view` but not to `own`.
 fn first_foreign(view: &Layout, own: &Layout) -> Result<Option<usize>> {
     let Some((first, last)) = view.extent() else { return Ok(None) };
     let Some((low, high)) = own.extent() else { return Ok(Some(first)) };
     if own.is_non_overlapping() && own.numel() == high - low + 1 {
-        // Every position between the outermost ones is taken.
+        // `own` covers every position between the outermost ones.
         return Ok(if first < low { Some(first) } else { (last > high).then_some(last) });
     }
     let mut taken = filled("as_strided", false, high - low + 1)?;
@@ -224,8 +225,7 @@ fn first_foreign(view: &Layout, own: &Layout) -> Result<Option<usize>> {
     Ok(foreign)
 }
 
-/// The same positions, each once where it was repeated by a stride of 0: an expanded tensor may have more elements than
-/// anyone can count.
+/// The layout with dimensions of stride 0 cut to size 1: an expanded tensor may have too many elements to visit.
 fn without_repeats(layout: &Layout) -> Result<Layout> {
     let repeats = |dim: &usize| layout.strides()[*dim] == 0 && layout.shape()[*dim] > 1;
     (0..layout.rank())

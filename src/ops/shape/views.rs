@@ -1,17 +1,18 @@
 //! Views: the same elements under another shape, without a copy.
 //!
-//! A view shares the bytes of the tensor it was made from, with offset and strides of its own; see the layout module
-//! for the algebra. Views are ordinary operations with ordinary derivatives.
+//! A view shares the storage of its tensor and has its own offset and strides; the layout module computes them. Views
+//! are recorded and differentiated like other operations.
 
 use crate::autograd::BackwardContext;
 use crate::error::bail;
+use crate::layout::{Dim, Dims, Sizes};
 use crate::layout::{Ints, Layout, resolve_dim, resolve_dim_or_scalar, resolve_dims};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
-use crate::{Dim, Dims, Result, Sizes, Tensor};
+use crate::{Result, Tensor};
 use smallvec::{SmallVec, smallvec};
 
-/// A view of all the elements in the same order; the cotangent gets the input's shape back.
+/// A view of all elements in the same order; the cotangent is reshaped to the shape of the input.
 #[track_caller]
 fn reshaped(op: &'static str, x: &Tensor, layout: Layout) -> Result<Tensor> {
     x.with_layout(layout).record(op, &[x], |_| {
@@ -27,7 +28,7 @@ fn transposed(op: &'static str, x: &Tensor, dim0: isize, dim1: isize) -> Result<
         .record(op, &[x], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.transpose(dim0, dim1)?)]))
 }
 
-/// # Views
+/// # Permuting and expanding
 #[ops]
 impl Tensor {
     /// Permutes the dimensions.
@@ -96,7 +97,7 @@ impl Tensor {
         match self.rank() {
             0 | 1 => Ok(self.clone()),
             2 => transposed("t", self, 0, 1),
-            rank => bail!(Shape, "t", "shape {:?} has {rank} dimensions, more than 2: use transpose", self.shape()),
+            _ => bail!(Shape, "t", "input must have at most 2 dimensions, got shape {:?}: use transpose", self.shape()),
         }
     }
 
@@ -111,8 +112,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the number of elements differs, or the elements do not lie so that strides could express the shape:
-    /// [`reshape`](Self::reshape) copies then.
+    /// If the number of elements differs, or no strides can express the shape; [`reshape`](Self::reshape) then makes a copy.
     #[op(samples = view_samples, errors = view_errors, view, reads_layout, aliases = ["view_copy"])]
     pub fn view(&self, shape: impl Into<Sizes>) -> Result<Tensor> {
         let shape = self.layout().resolve_sizes("view", &shape)?;
@@ -121,7 +121,7 @@ impl Tensor {
             bail!(
                 Shape,
                 "view",
-                "shape {from:?} with strides {strides:?} cannot be seen as {shape:?} without a copy: use reshape"
+                "cannot view shape {from:?} with strides {strides:?} as {shape:?} without a copy: use reshape"
             );
         };
         reshaped("view", self, layout)
@@ -174,7 +174,12 @@ impl Tensor {
         let rank = self.rank().max(1);
         let (from, to) = (resolve_dim("flatten", start, rank)?, resolve_dim("flatten", end, rank)?);
         if from > to {
-            bail!(Index, "flatten", "dimension {end} comes before {start} in shape {:?}", self.shape());
+            bail!(
+                Index,
+                "flatten",
+                "start_dim must not come after end_dim, got {start} and {end} for shape {:?}",
+                self.shape()
+            );
         }
         let shape = self.shape();
         let mut sizes: SmallVec<[usize; 5]> = SmallVec::from_slice(&shape[..from]);
@@ -211,7 +216,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such place.
+    /// If `dim` is out of range.
     #[doc(alias = "expand_dims")]
     #[doc(alias = "newaxis")]
     #[op(samples = unsqueeze_samples, errors = unsqueeze_errors, aliases = ["unsqueeze_copy", "expand_dims"], view)]
@@ -234,13 +239,13 @@ impl Tensor {
     #[op(samples = expand_samples, errors = expand_errors, aliases = ["expand_copy", "broadcast_to"], view)]
     pub fn expand(&self, size: impl Into<Sizes>) -> Result<Tensor> {
         let layout = self.layout().expand("expand", &size)?;
-        // The engine sums a cotangent back to its tensor's shape.
+        // The engine reduces a cotangent to the shape of its tensor.
         self.with_layout(layout)
             .record("expand", &[self], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.clone())]))
     }
 }
 
-/// One sample for each of several shapes.
+/// One sample per shape.
 pub(in crate::ops) fn samples(shapes: &[&[usize]], call: fn(Tensor) -> Sample) -> Result<Vec<Sample>> {
     shapes.iter().map(|&shape| Ok(call(spread(shape, -2.0, 2.0)?))).collect()
 }

@@ -6,9 +6,10 @@ use crate::ops::elementwise::call::{Domain, Elementwise, elementwise, infinity, 
 use crate::ops::elementwise::unary::unary;
 use crate::ops::ops;
 use crate::ops::sample::{Sample, ints, sample, spread};
-use crate::{Operand, Result, Tensor};
+use crate::tensor::Operand;
+use crate::{Result, Tensor};
 
-/// A polynomial of a degree, by which there is no derivative: to ask for it is an error, not 0.
+/// A polynomial of degree `n`. A derivative by the degree is an error, not 0.
 #[track_caller]
 fn of_degree(op: &'static Elementwise, x: &Tensor, n: &Operand<'_>) -> Result<Tensor> {
     let n = n.resolve(op.beside(x.dtype()), x.device())?;
@@ -18,7 +19,7 @@ fn of_degree(op: &'static Elementwise, x: &Tensor, n: &Operand<'_>) -> Result<Te
     op.call(&[x, &n], &[])
 }
 
-/// The numbers from 0 to 1 as those from -1 to 1.
+/// Maps [0, 1] to [-1, 1].
 fn shifted(x: Sym) -> Sym {
     2.0 * x - 1.0
 }
@@ -37,14 +38,14 @@ impl Tensor {
     /// The Bessel function of the first kind of order 0.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([0.0])?.bessel_j0()?.to_vec::<f32>()?, [1.0]);
+    /// # use cotangent::{special, tensor};
+    /// assert_eq!(special::bessel_j0(&tensor!([0.0])?)?.to_vec::<f32>()?, [1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-4.0, 4.1), aliases = ["special_bessel_j0"])]
+    #[op(function = special, samples = || unary(-4.0, 4.1), aliases = ["special_bessel_j0"])]
     pub fn bessel_j0(&self) -> Result<Tensor> {
         elementwise!(Float bessel_j0(self) |x| x.bessel_j0())
     }
@@ -52,14 +53,14 @@ impl Tensor {
     /// The Bessel function of the first kind of order 1.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([0.0])?.bessel_j1()?.to_vec::<f32>()?, [0.0]);
+    /// # use cotangent::{special, tensor};
+    /// assert_eq!(special::bessel_j1(&tensor!([0.0])?)?.to_vec::<f32>()?, [0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-4.0, 4.1), aliases = ["special_bessel_j1"])]
+    #[op(function = special, samples = || unary(-4.0, 4.1), aliases = ["special_bessel_j1"])]
     pub fn bessel_j1(&self) -> Result<Tensor> {
         elementwise!(Float bessel_j1(self) |x| x.bessel_j1())
     }
@@ -67,14 +68,14 @@ impl Tensor {
     /// The Bessel function of the second kind of order 0; NaN for negative elements.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([0.0])?.bessel_y0()?.to_vec::<f32>()?, [f32::NEG_INFINITY]);
+    /// # use cotangent::{special, tensor};
+    /// assert_eq!(special::bessel_y0(&tensor!([0.0])?)?.to_vec::<f32>()?, [f32::NEG_INFINITY]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.4, 4.0), aliases = ["special_bessel_y0"])]
+    #[op(function = special, samples = || unary(0.4, 4.0), aliases = ["special_bessel_y0"])]
     pub fn bessel_y0(&self) -> Result<Tensor> {
         elementwise!(Float bessel_y0(self) |x| x.bessel_y0())
     }
@@ -82,14 +83,14 @@ impl Tensor {
     /// The Bessel function of the second kind of order 1; NaN for negative elements.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([0.0])?.bessel_y1()?.to_vec::<f32>()?, [f32::NEG_INFINITY]);
+    /// # use cotangent::{special, tensor};
+    /// assert_eq!(special::bessel_y1(&tensor!([0.0])?)?.to_vec::<f32>()?, [f32::NEG_INFINITY]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.4, 4.0), aliases = ["special_bessel_y1"])]
+    #[op(function = special, samples = || unary(0.4, 4.0), aliases = ["special_bessel_y1"])]
     pub fn bessel_y1(&self) -> Result<Tensor> {
         elementwise!(Float bessel_y1(self) |x| x.bessel_y1())
     }
@@ -97,14 +98,14 @@ impl Tensor {
     /// The modified Bessel function of the second kind of order 0; NaN for negative elements.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([0.0])?.modified_bessel_k0()?.to_vec::<f32>()?, [f32::INFINITY]);
+    /// # use cotangent::{special, tensor};
+    /// assert_eq!(special::modified_bessel_k0(&tensor!([0.0])?)?.to_vec::<f32>()?, [f32::INFINITY]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.4, 4.0), aliases = ["special_modified_bessel_k0"])]
+    #[op(function = special, samples = || unary(0.4, 4.0), aliases = ["special_modified_bessel_k0"])]
     pub fn modified_bessel_k0(&self) -> Result<Tensor> {
         elementwise!(Float modified_bessel_k0(self) |x| x.k0())
     }
@@ -112,44 +113,44 @@ impl Tensor {
     /// The modified Bessel function of the second kind of order 1; NaN for negative elements.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([0.0])?.modified_bessel_k1()?.to_vec::<f32>()?, [f32::INFINITY]);
+    /// # use cotangent::{special, tensor};
+    /// assert_eq!(special::modified_bessel_k1(&tensor!([0.0])?)?.to_vec::<f32>()?, [f32::INFINITY]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.4, 4.0), aliases = ["special_modified_bessel_k1"])]
+    #[op(function = special, samples = || unary(0.4, 4.0), aliases = ["special_modified_bessel_k1"])]
     pub fn modified_bessel_k1(&self) -> Result<Tensor> {
         elementwise!(Float modified_bessel_k1(self) |x| x.k1())
     }
 
-    /// `exp(x)` times [`modified_bessel_k0`](Self::modified_bessel_k0).
+    /// `exp(x)` times [`modified_bessel_k0`](crate::special::modified_bessel_k0).
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([0.0])?.scaled_modified_bessel_k0()?.to_vec::<f32>()?, [f32::INFINITY]);
+    /// # use cotangent::{special, tensor};
+    /// assert_eq!(special::scaled_modified_bessel_k0(&tensor!([0.0])?)?.to_vec::<f32>()?, [f32::INFINITY]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.4, 4.0), aliases = ["special_scaled_modified_bessel_k0"])]
+    #[op(function = special, samples = || unary(0.4, 4.0), aliases = ["special_scaled_modified_bessel_k0"])]
     pub fn scaled_modified_bessel_k0(&self) -> Result<Tensor> {
         elementwise!(Float scaled_modified_bessel_k0(self) |x| x.k0e())
     }
 
-    /// `exp(x)` times [`modified_bessel_k1`](Self::modified_bessel_k1).
+    /// `exp(x)` times [`modified_bessel_k1`](crate::special::modified_bessel_k1).
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([0.0])?.scaled_modified_bessel_k1()?.to_vec::<f32>()?, [f32::INFINITY]);
+    /// # use cotangent::{special, tensor};
+    /// assert_eq!(special::scaled_modified_bessel_k1(&tensor!([0.0])?)?.to_vec::<f32>()?, [f32::INFINITY]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.4, 4.0), aliases = ["special_scaled_modified_bessel_k1"])]
+    #[op(function = special, samples = || unary(0.4, 4.0), aliases = ["special_scaled_modified_bessel_k1"])]
     pub fn scaled_modified_bessel_k1(&self) -> Result<Tensor> {
         elementwise!(Float scaled_modified_bessel_k1(self) |x| x.k1e())
     }
@@ -157,14 +158,14 @@ impl Tensor {
     /// The Airy function Ai.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([0.0])?.airy_ai()?.to_vec::<f32>()?, [0.35502806]);
+    /// # use cotangent::{special, tensor};
+    /// assert_eq!(special::airy_ai(&tensor!([0.0])?)?.to_vec::<f32>()?, [0.35502806]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-4.0, 4.1), aliases = ["special_airy_ai"])]
+    #[op(function = special, samples = || unary(-4.0, 4.1), aliases = ["special_airy_ai"])]
     pub fn airy_ai(&self) -> Result<Tensor> {
         elementwise!(Float airy_ai(self) |x| x.airy_ai())
     }
@@ -172,14 +173,14 @@ impl Tensor {
     /// The spherical Bessel function of the first kind of order 0: `sin(x) / x`, and 1 at 0.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([0.0])?.spherical_bessel_j0()?.to_vec::<f32>()?, [1.0]);
+    /// # use cotangent::{special, tensor};
+    /// assert_eq!(special::spherical_bessel_j0(&tensor!([0.0])?)?.to_vec::<f32>()?, [1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-4.0, 4.1), aliases = ["special_spherical_bessel_j0"])]
+    #[op(function = special, samples = || unary(-4.0, 4.1), aliases = ["special_spherical_bessel_j0"])]
     pub fn spherical_bessel_j0(&self) -> Result<Tensor> {
         elementwise!(Float spherical_bessel_j0(self) |x| spherical(x), |g, y| [g * spherical_slope(x, y)])
     }
@@ -187,15 +188,15 @@ impl Tensor {
     /// The Chebyshev polynomial of the first kind of degree `n`, a number or a tensor; 0 for negative degrees.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let x = tensor!([0.5, 0.5, 0.5])?.chebyshev_polynomial_t(&tensor!([0, 1, 2])?)?;
+    /// # use cotangent::{special, tensor};
+    /// let x = special::chebyshev_polynomial_t(&tensor!([0.5, 0.5, 0.5])?, &tensor!([0, 1, 2])?)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 0.5, -0.5]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(numbers = floats, samples = high_degrees, errors = pair_errors, aliases = ["special_chebyshev_polynomial_t"], tolerance = 10.0)]
+    /// If the shapes do not broadcast, or the derivative by the degree is requested.
+    #[op(function = special, numbers = floats, samples = high_degrees, errors = pair_errors, aliases = ["special_chebyshev_polynomial_t"], tolerance = 10.0)]
     pub fn chebyshev_polynomial_t<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("chebyshev_polynomial_t", |x, _| x[0].chebyshev_t(x[1]));
         of_degree(&OP, self, &n)
@@ -204,15 +205,15 @@ impl Tensor {
     /// The Chebyshev polynomial of the second kind of degree `n`, a number or a tensor; 0 for negative degrees.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let x = tensor!([0.5, 0.5, 0.5])?.chebyshev_polynomial_u(&tensor!([0, 1, 2])?)?;
+    /// # use cotangent::{special, tensor};
+    /// let x = special::chebyshev_polynomial_u(&tensor!([0.5, 0.5, 0.5])?, &tensor!([0, 1, 2])?)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 1.0, 0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(numbers = floats, samples = high_degrees, errors = pair_errors, aliases = ["special_chebyshev_polynomial_u"], tolerance = 10.0)]
+    /// If the shapes do not broadcast, or the derivative by the degree is requested.
+    #[op(function = special, numbers = floats, samples = high_degrees, errors = pair_errors, aliases = ["special_chebyshev_polynomial_u"], tolerance = 10.0)]
     pub fn chebyshev_polynomial_u<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("chebyshev_polynomial_u", |x, _| x[0].chebyshev_u(x[1]));
         of_degree(&OP, self, &n)
@@ -221,15 +222,15 @@ impl Tensor {
     /// The Chebyshev polynomial of the third kind of degree `n`, a number or a tensor; 0 for negative degrees.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let x = tensor!([0.5, 0.5, 0.5])?.chebyshev_polynomial_v(&tensor!([0, 1, 2])?)?;
+    /// # use cotangent::{special, tensor};
+    /// let x = special::chebyshev_polynomial_v(&tensor!([0.5, 0.5, 0.5])?, &tensor!([0, 1, 2])?)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 0.0, -1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(numbers = floats, samples = high_degrees, errors = pair_errors, aliases = ["special_chebyshev_polynomial_v"], tolerance = 10.0)]
+    /// If the shapes do not broadcast, or the derivative by the degree is requested.
+    #[op(function = special, numbers = floats, samples = high_degrees, errors = pair_errors, aliases = ["special_chebyshev_polynomial_v"], tolerance = 10.0)]
     pub fn chebyshev_polynomial_v<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("chebyshev_polynomial_v", |x, _| third(x[0], x[1]));
         of_degree(&OP, self, &n)
@@ -238,15 +239,15 @@ impl Tensor {
     /// The Chebyshev polynomial of the fourth kind of degree `n`, a number or a tensor; 0 for negative degrees.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let x = tensor!([0.5, 0.5, 0.5])?.chebyshev_polynomial_w(&tensor!([0, 1, 2])?)?;
+    /// # use cotangent::{special, tensor};
+    /// let x = special::chebyshev_polynomial_w(&tensor!([0.5, 0.5, 0.5])?, &tensor!([0, 1, 2])?)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 2.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(numbers = floats, samples = high_degrees, errors = pair_errors, aliases = ["special_chebyshev_polynomial_w"], tolerance = 10.0)]
+    /// If the shapes do not broadcast, or the derivative by the degree is requested.
+    #[op(function = special, numbers = floats, samples = high_degrees, errors = pair_errors, aliases = ["special_chebyshev_polynomial_w"], tolerance = 10.0)]
     pub fn chebyshev_polynomial_w<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("chebyshev_polynomial_w", |x, _| fourth(x[0], x[1]));
         of_degree(&OP, self, &n)
@@ -256,15 +257,15 @@ impl Tensor {
     /// 0 for negative degrees.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let x = tensor!([0.5, 0.5, 0.5])?.shifted_chebyshev_polynomial_t(&tensor!([0, 1, 2])?)?;
+    /// # use cotangent::{special, tensor};
+    /// let x = special::shifted_chebyshev_polynomial_t(&tensor!([0.5, 0.5, 0.5])?, &tensor!([0, 1, 2])?)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 0.0, -1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_shifted_chebyshev_polynomial_t"], tolerance = 10.0)]
+    /// If the shapes do not broadcast, or the derivative by the degree is requested.
+    #[op(function = special, numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_shifted_chebyshev_polynomial_t"], tolerance = 10.0)]
     pub fn shifted_chebyshev_polynomial_t<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("shifted_chebyshev_polynomial_t", |x, _| shifted(x[0]).chebyshev_t(x[1]));
         of_degree(&OP, self, &n)
@@ -274,15 +275,15 @@ impl Tensor {
     /// tensor; 0 for negative degrees.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let x = tensor!([0.5, 0.5, 0.5])?.shifted_chebyshev_polynomial_u(&tensor!([0, 1, 2])?)?;
+    /// # use cotangent::{special, tensor};
+    /// let x = special::shifted_chebyshev_polynomial_u(&tensor!([0.5, 0.5, 0.5])?, &tensor!([0, 1, 2])?)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 0.0, -1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_shifted_chebyshev_polynomial_u"], tolerance = 10.0)]
+    /// If the shapes do not broadcast, or the derivative by the degree is requested.
+    #[op(function = special, numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_shifted_chebyshev_polynomial_u"], tolerance = 10.0)]
     pub fn shifted_chebyshev_polynomial_u<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("shifted_chebyshev_polynomial_u", |x, _| shifted(x[0]).chebyshev_u(x[1]));
         of_degree(&OP, self, &n)
@@ -292,15 +293,15 @@ impl Tensor {
     /// 0 for negative degrees.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let x = tensor!([0.5, 0.5, 0.5])?.shifted_chebyshev_polynomial_v(&tensor!([0, 1, 2])?)?;
+    /// # use cotangent::{special, tensor};
+    /// let x = special::shifted_chebyshev_polynomial_v(&tensor!([0.5, 0.5, 0.5])?, &tensor!([0, 1, 2])?)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, -1.0, -1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_shifted_chebyshev_polynomial_v"], tolerance = 10.0)]
+    /// If the shapes do not broadcast, or the derivative by the degree is requested.
+    #[op(function = special, numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_shifted_chebyshev_polynomial_v"], tolerance = 10.0)]
     pub fn shifted_chebyshev_polynomial_v<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("shifted_chebyshev_polynomial_v", |x, _| third(shifted(x[0]), x[1]));
         of_degree(&OP, self, &n)
@@ -310,15 +311,15 @@ impl Tensor {
     /// tensor; 0 for negative degrees.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let x = tensor!([0.5, 0.5, 0.5])?.shifted_chebyshev_polynomial_w(&tensor!([0, 1, 2])?)?;
+    /// # use cotangent::{special, tensor};
+    /// let x = special::shifted_chebyshev_polynomial_w(&tensor!([0.5, 0.5, 0.5])?, &tensor!([0, 1, 2])?)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 1.0, -1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_shifted_chebyshev_polynomial_w"], tolerance = 10.0)]
+    /// If the shapes do not broadcast, or the derivative by the degree is requested.
+    #[op(function = special, numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_shifted_chebyshev_polynomial_w"], tolerance = 10.0)]
     pub fn shifted_chebyshev_polynomial_w<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("shifted_chebyshev_polynomial_w", |x, _| fourth(shifted(x[0]), x[1]));
         of_degree(&OP, self, &n)
@@ -327,15 +328,15 @@ impl Tensor {
     /// The physicist's Hermite polynomial of degree `n`, a number or a tensor; 0 for negative degrees.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let x = tensor!([0.5, 0.5, 0.5])?.hermite_polynomial_h(&tensor!([0, 1, 2])?)?;
+    /// # use cotangent::{special, tensor};
+    /// let x = special::hermite_polynomial_h(&tensor!([0.5, 0.5, 0.5])?, &tensor!([0, 1, 2])?)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 1.0, -1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_hermite_polynomial_h"], tolerance = 10.0)]
+    /// If the shapes do not broadcast, or the derivative by the degree is requested.
+    #[op(function = special, numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_hermite_polynomial_h"], tolerance = 10.0)]
     pub fn hermite_polynomial_h<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("hermite_polynomial_h", |x, _| x[0].hermite_h(x[1]));
         of_degree(&OP, self, &n)
@@ -344,15 +345,15 @@ impl Tensor {
     /// The probabilist's Hermite polynomial of degree `n`, a number or a tensor; 0 for negative degrees.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let x = tensor!([0.5, 0.5, 0.5])?.hermite_polynomial_he(&tensor!([0, 1, 2])?)?;
+    /// # use cotangent::{special, tensor};
+    /// let x = special::hermite_polynomial_he(&tensor!([0.5, 0.5, 0.5])?, &tensor!([0, 1, 2])?)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 0.5, -0.75]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_hermite_polynomial_he"], tolerance = 10.0)]
+    /// If the shapes do not broadcast, or the derivative by the degree is requested.
+    #[op(function = special, numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_hermite_polynomial_he"], tolerance = 10.0)]
     pub fn hermite_polynomial_he<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("hermite_polynomial_he", |x, _| x[0].hermite_he(x[1]));
         of_degree(&OP, self, &n)
@@ -361,15 +362,15 @@ impl Tensor {
     /// The Laguerre polynomial of degree `n`, a number or a tensor; 0 for negative degrees.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let x = tensor!([0.5, 0.5, 0.5])?.laguerre_polynomial_l(&tensor!([0, 1, 2])?)?;
+    /// # use cotangent::{special, tensor};
+    /// let x = special::laguerre_polynomial_l(&tensor!([0.5, 0.5, 0.5])?, &tensor!([0, 1, 2])?)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 0.5, 0.125]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_laguerre_polynomial_l"], tolerance = 10.0)]
+    /// If the shapes do not broadcast, or the derivative by the degree is requested.
+    #[op(function = special, numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_laguerre_polynomial_l"], tolerance = 10.0)]
     pub fn laguerre_polynomial_l<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("laguerre_polynomial_l", |x, _| x[0].laguerre_l(x[1]));
         of_degree(&OP, self, &n)
@@ -378,15 +379,15 @@ impl Tensor {
     /// The Legendre polynomial of degree `n`, a number or a tensor; 0 for negative degrees.
     ///
     /// ```
-    /// # use cotangent::tensor;
-    /// let x = tensor!([0.5, 0.5, 0.5])?.legendre_polynomial_p(&tensor!([0, 1, 2])?)?;
+    /// # use cotangent::{special, tensor};
+    /// let x = special::legendre_polynomial_p(&tensor!([0.5, 0.5, 0.5])?, &tensor!([0, 1, 2])?)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 0.5, -0.125]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(numbers = floats, samples = high_degrees, errors = pair_errors, aliases = ["special_legendre_polynomial_p"], tolerance = 10.0)]
+    /// If the shapes do not broadcast, or the derivative by the degree is requested.
+    #[op(function = special, numbers = floats, samples = high_degrees, errors = pair_errors, aliases = ["special_legendre_polynomial_p"], tolerance = 10.0)]
     pub fn legendre_polynomial_p<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("legendre_polynomial_p", |x, _| x[0].legendre_p(x[1]));
         of_degree(&OP, self, &n)
@@ -402,7 +403,7 @@ fn spherical(x: Sym) -> Sym {
     select(x.eq(zero()), zero() + 1.0, select(x.abs().eq(infinity()), zero(), x.sin() / x))
 }
 
-/// Its derivative: a series near 0, where the quotient loses its digits.
+/// Its derivative: a series near 0, where the quotient is inaccurate.
 fn spherical_slope(x: Sym, _y: Sym) -> Sym {
     let square = x * x;
     let near = x * (-1.0 / 3.0 + square * (1.0 / 30.0 + square * (-1.0 / 840.0 + square * (1.0 / 45_360.0))));
@@ -420,7 +421,7 @@ fn polynomials() -> Result<Vec<Sample>> {
     ])
 }
 
-/// Where the values stay small whatever the degree.
+/// Arguments where the values stay small for any degree.
 fn high_degrees() -> Result<Vec<Sample>> {
     let mut all = polynomials()?;
     all.push(sample![spread([3], -0.9, 0.9)?, ints(&[33, 40, 35], [3])?]);
@@ -432,7 +433,7 @@ mod tests {
     use super::*;
     use crate::autograd::{GradOptions, derivative, grad_with};
 
-    /// Where the formulas for all other places divide 0 by 0. The wanted values are those of the written out polynomials.
+    /// Arguments where the general formulas divide 0 by 0. The expected values come from the explicit polynomials.
     #[test]
     fn derivatives_at_the_ends_and_at_zero() -> Result<()> {
         type Polynomial = fn(&Tensor, i32) -> Result<Tensor>;

@@ -8,19 +8,20 @@ use crate::ops::elementwise::unary::unary;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::{Operand, Result, Tensor};
+use crate::tensor::Operand;
+use crate::{Result, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
 options! {
-    /// The options of [`Tensor::logit_with`]. A number stands for `eps`.
+    /// The options of [`Tensor::logit_with`]. A number converts to `eps`.
     ///
     /// ```
-    /// use cotangent::{LogitOptions, tensor};
+    /// use cotangent::{tensor, options::LogitOptions};
     /// assert!(tensor!([0.0])?.logit_with(LogitOptions::new().eps(0.25))?.item::<f32>()? > -1.1);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub struct LogitOptions {
-        /// How near to 0 and 1 elements may come; anything if this is `None`.
+        /// Elements are clamped to `[eps, 1 - eps]`; with `None` they are not clamped.
         eps: Option<f64> = None,
     }
 }
@@ -31,7 +32,7 @@ impl From<f64> for LogitOptions {
     }
 }
 
-/// A function whose derivative by its first argument is not known: to ask for it is an error, not 0.
+/// A function without a derivative by its first argument: requesting it is an error, not 0.
 #[track_caller]
 fn without_first(name: &'static str, op: &'static Elementwise, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if a.requires_grad() {
@@ -53,7 +54,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-2.0, 2.1), aliases = ["special_erf"])]
+    #[op(in_place, samples = || unary(-2.0, 2.1), aliases = ["special_erf"])]
     pub fn erf(&self) -> Result<Tensor> {
         elementwise!(Float erf(self) |x| x.erf())
     }
@@ -68,7 +69,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-2.0, 2.1), aliases = ["special_erfc"])]
+    #[op(in_place, samples = || unary(-2.0, 2.1), aliases = ["special_erfc"])]
     pub fn erfc(&self) -> Result<Tensor> {
         elementwise!(Float erfc(self) |x| x.erfc())
     }
@@ -83,7 +84,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(-0.9, 0.91), aliases = ["special_erfinv"])]
+    #[op(in_place, autocast_cuda = f32, samples = || unary(-0.9, 0.91), aliases = ["special_erfinv"])]
     pub fn erfinv(&self) -> Result<Tensor> {
         elementwise!(Float erfinv(self) |x| x.erfinv())
     }
@@ -91,14 +92,14 @@ impl Tensor {
     /// The scaled complementary error function, `exp(x²) · erfc(x)`.
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([0.0])?.erfcx()?.to_vec::<f32>()?, [1.0]);
+    /// # use cotangent::{special, tensor, Tensor};
+    /// assert_eq!(special::erfcx(&tensor!([0.0])?)?.to_vec::<f32>()?, [1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-1.5, 3.0), aliases = ["special_erfcx"])]
+    #[op(function = special, samples = || unary(-1.5, 3.0), aliases = ["special_erfcx"])]
     pub fn erfcx(&self) -> Result<Tensor> {
         elementwise!(Float erfcx(self) |x| x.erfcx())
     }
@@ -113,7 +114,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.3, 4.0), aliases = ["gammaln", "special_gammaln"])]
+    #[op(in_place, samples = || unary(0.3, 4.0), aliases = ["gammaln", "special_gammaln"])]
     pub fn lgamma(&self) -> Result<Tensor> {
         elementwise!(Float lgamma(self) |x| x.lgamma())
     }
@@ -128,7 +129,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.3, 4.0), aliases = ["psi", "special_digamma", "special_psi"])]
+    #[op(in_place, samples = || unary(0.3, 4.0), aliases = ["psi", "special_digamma", "special_psi"])]
     pub fn digamma(&self) -> Result<Tensor> {
         elementwise!(Float digamma(self) |x| x.digamma())
     }
@@ -143,7 +144,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || Ok(vec![sample![spread([3, 4], 0.4, 3.0)?, 1], sample![spread([], 0.4, 3.0)?, 2], sample![spread([2, 0], 0.4, 3.0)?, 3], sample![spread([3], 0.4, 3.0)?, 0]]), tolerance = 10.0, aliases = ["special_polygamma"])]
+    #[op(in_place, samples = || Ok(vec![sample![spread([3, 4], 0.4, 3.0)?, 1], sample![spread([], 0.4, 3.0)?, 2], sample![spread([2, 0], 0.4, 3.0)?, 3], sample![spread([3], 0.4, 3.0)?, 0]]), tolerance = 10.0, aliases = ["special_polygamma"])]
     pub fn polygamma(&self, n: usize) -> Result<Tensor> {
         if n == 0 {
             return self.digamma();
@@ -164,14 +165,14 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the dimension is 0 or absurdly large.
-    #[op(samples = || Ok(vec![sample![spread([3, 4], 1.2, 4.0)?, 3], sample![spread([], 1.2, 4.0)?, 1], sample![spread([2, 0], 1.2, 4.0)?, 2]]), errors = mvlgamma_errors, aliases = ["multigammaln", "special_multigammaln"])]
+    /// If `p` is 0 or more than 65536.
+    #[op(in_place, samples = || Ok(vec![sample![spread([3, 4], 1.2, 4.0)?, 3], sample![spread([], 1.2, 4.0)?, 1], sample![spread([2, 0], 1.2, 4.0)?, 2]]), errors = mvlgamma_errors, aliases = ["multigammaln", "special_multigammaln"])]
     pub fn mvlgamma(&self, p: usize) -> Result<Tensor> {
         if p == 0 {
-            bail!(Value, "mvlgamma", "the dimension must be positive");
+            bail!(Value, "mvlgamma", "p must be positive, got 0");
         }
         if p > 1 << 16 {
-            bail!(Value, "mvlgamma", "the dimension {p} is too large");
+            bail!(Value, "mvlgamma", "p must be at most {}, got {p}", 1 << 16);
         }
         let mut sum = self.lgamma()?;
         for j in 1..p {
@@ -184,14 +185,14 @@ impl Tensor {
     /// The Hurwitz zeta function, `Σ (other + k)^-self` over k ≥ 0. It is not differentiable in `self`.
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert!((tensor!([2.0])?.zeta(1.0)?.item::<f32>()? - 1.6449341).abs() < 1e-6);
+    /// # use cotangent::{special, tensor, Tensor};
+    /// assert!((special::zeta(&tensor!([2.0])?, 1.0)?.item::<f32>()? - 1.6449341).abs() < 1e-6);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(numbers = floats, samples = without_first_samples, errors = pair_errors, aliases = ["special_zeta"])]
+    #[op(function = special, numbers = floats, samples = without_first_samples, errors = pair_errors, aliases = ["special_zeta"])]
     pub fn zeta<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.resolve(self.dtype().to_float(), self.device())?;
         static OP: Elementwise = Elementwise::new("zeta", Domain::Float, 2, 0, |x, _| x[0].zeta(x[1]));
@@ -208,7 +209,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(numbers = floats, samples = without_first_samples, errors = pair_errors, aliases = ["gammainc", "special_gammainc"])]
+    #[op(in_place, numbers = floats, samples = without_first_samples, errors = pair_errors, aliases = ["gammainc", "special_gammainc"])]
     pub fn igamma<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.resolve(self.dtype().to_float(), self.device())?;
         static OP: Elementwise = Elementwise::new("igamma", Domain::Float, 2, 0, |x, _| x[0].igamma(x[1]));
@@ -225,7 +226,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(numbers = floats, samples = without_first_samples, errors = pair_errors, aliases = ["gammaincc", "special_gammaincc"])]
+    #[op(in_place, numbers = floats, samples = without_first_samples, errors = pair_errors, aliases = ["gammaincc", "special_gammaincc"])]
     pub fn igammac<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.resolve(self.dtype().to_float(), self.device())?;
         static OP: Elementwise = Elementwise::new("igammac", Domain::Float, 2, 0, |x, _| x[0].igammac(x[1]));
@@ -242,22 +243,22 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_i0", "modified_bessel_i0", "special_modified_bessel_i0"])]
+    #[op(in_place, samples = || unary(-3.0, 3.1), aliases = ["special_i0", "modified_bessel_i0", "special_modified_bessel_i0"])]
     pub fn i0(&self) -> Result<Tensor> {
         elementwise!(Float i0(self) |x| x.i0())
     }
 
-    /// `exp(-|x|)` times [`i0`](Self::i0).
+    /// `exp(-|x|)` times [`i0`](Tensor::i0).
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([0.0])?.i0e()?.to_vec::<f32>()?, [1.0]);
+    /// # use cotangent::{special, tensor, Tensor};
+    /// assert_eq!(special::i0e(&tensor!([0.0])?)?.to_vec::<f32>()?, [1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_i0e"])]
+    #[op(function = special, samples = || unary(-3.0, 3.1), aliases = ["special_i0e"])]
     pub fn i0e(&self) -> Result<Tensor> {
         elementwise!(Float i0e(self) |x| x.i0e())
     }
@@ -265,29 +266,29 @@ impl Tensor {
     /// The modified Bessel function of the first kind of order 1.
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([0.0])?.i1()?.to_vec::<f32>()?, [0.0]);
+    /// # use cotangent::{special, tensor, Tensor};
+    /// assert_eq!(special::i1(&tensor!([0.0])?)?.to_vec::<f32>()?, [0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_i1", "modified_bessel_i1", "special_modified_bessel_i1"])]
+    #[op(function = special, samples = || unary(-3.0, 3.1), aliases = ["special_i1", "modified_bessel_i1", "special_modified_bessel_i1"])]
     pub fn i1(&self) -> Result<Tensor> {
         elementwise!(Float i1(self) |x| x.i1())
     }
 
-    /// `exp(-|x|)` times [`i1`](Self::i1).
+    /// `exp(-|x|)` times [`i1`](crate::special::i1).
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([0.0])?.i1e()?.to_vec::<f32>()?, [0.0]);
+    /// # use cotangent::{special, tensor, Tensor};
+    /// assert_eq!(special::i1e(&tensor!([0.0])?)?.to_vec::<f32>()?, [0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_i1e"])]
+    #[op(function = special, samples = || unary(-3.0, 3.1), aliases = ["special_i1e"])]
     pub fn i1e(&self) -> Result<Tensor> {
         elementwise!(Float i1e(self) |x| x.i1e())
     }
@@ -304,13 +305,13 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || Ok([unary(0.1, 0.9)?, vec![sample![spread([7], -0.1, 1.2)?; eps = 0.2]]].concat()), aliases = ["special_logit"])]
+    #[op(in_place, samples = || Ok([unary(0.1, 0.9)?, vec![sample![spread([7], -0.1, 1.2)?; eps = 0.2]]].concat()), aliases = ["special_logit"])]
     pub fn logit(&self, options: impl Into<LogitOptions>) -> Result<Tensor> {
         let Some(eps) = options.eps else {
             if self.dtype().is_complex() {
                 return elementwise!(Float logit(self) |x| (x / (1.0 - x)).ln());
             }
-            // Around 1/2 by what the quotient is above 1, which it loses.
+            // Near 1/2 the quotient is near 1: log1p of the difference is more accurate.
             return elementwise!(Float logit(self)
                 |x| select((x - 0.5).abs().lt(zero() + 0.25), ((2.0 * x - 1.0) / (1.0 - x)).log1p(), (x / (1.0 - x)).ln()),
                 |g, _y| [select(x.lt(zero()) | x.gt(zero() + 1.0), zero() / 0.0, g / (x * (1.0 - x)))]);
@@ -325,14 +326,14 @@ impl Tensor {
     /// The entropy `-x · log(x)`; 0 at 0, and minus infinity for negative elements.
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([0.0, 1.0])?.entr()?.to_vec::<f32>()?, [0.0, 0.0]);
+    /// # use cotangent::{special, tensor, Tensor};
+    /// assert_eq!(special::entr(&tensor!([0.0, 1.0])?)?.to_vec::<f32>()?, [0.0, 0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.2, 3.0), aliases = ["special_entr"])]
+    #[op(function = special, samples = || unary(0.2, 3.0), aliases = ["special_entr"])]
     pub fn entr(&self) -> Result<Tensor> {
         elementwise!(Float entr(self) |x| select(x.eq(zero()), zero(), select(x.lt(zero()), -infinity(), -(x * x.ln()))),
             |g, _y| [g * (-x.ln() - 1.0)])
@@ -341,51 +342,51 @@ impl Tensor {
     /// The cumulative distribution function of the standard normal distribution.
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([0.0])?.ndtr()?.to_vec::<f32>()?, [0.5]);
+    /// # use cotangent::{special, tensor, Tensor};
+    /// assert_eq!(special::ndtr(&tensor!([0.0])?)?.to_vec::<f32>()?, [0.5]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-2.0, 2.1), aliases = ["special_ndtr"])]
+    #[op(function = special, samples = || unary(-2.0, 2.1), aliases = ["special_ndtr"])]
     pub fn ndtr(&self) -> Result<Tensor> {
         elementwise!(Float ndtr(self) |x| x.ndtr())
     }
 
-    /// The quantile function of the standard normal distribution, the inverse of [`ndtr`](Self::ndtr).
+    /// The quantile function of the standard normal distribution, the inverse of [`ndtr`](crate::special::ndtr).
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([0.5])?.ndtri()?.to_vec::<f32>()?, [0.0]);
+    /// # use cotangent::{special, tensor, Tensor};
+    /// assert_eq!(special::ndtri(&tensor!([0.5])?)?.to_vec::<f32>()?, [0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.1, 0.9), aliases = ["special_ndtri"])]
+    #[op(function = special, samples = || unary(0.1, 0.9), aliases = ["special_ndtri"])]
     pub fn ndtri(&self) -> Result<Tensor> {
         elementwise!(Float ndtri(self) |x| x.ndtri())
     }
 
-    /// The logarithm of [`ndtr`](Self::ndtr), accurate in the left tail.
+    /// The logarithm of [`ndtr`](crate::special::ndtr), accurate in the left tail.
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([0.0])?.log_ndtr()?.to_vec::<f32>()?, [0.5_f32.ln()]);
+    /// # use cotangent::{special, tensor, Tensor};
+    /// assert_eq!(special::log_ndtr(&tensor!([0.0])?)?.to_vec::<f32>()?, [0.5_f32.ln()]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_log_ndtr"])]
+    #[op(function = special, samples = || unary(-3.0, 3.1), aliases = ["special_log_ndtr"])]
     pub fn log_ndtr(&self) -> Result<Tensor> {
         elementwise!(Float log_ndtr(self) |x| select(x.lt(zero() - 1.0), (0.5 * (x * -FRAC_1_SQRT_2).erfcx()).ln() - 0.5 * x * x, (-((-x).ndtr())).log1p()),
             |g, _y| [g * (FRAC_2_SQRT_PI * FRAC_1_SQRT_2) / (x * -FRAC_1_SQRT_2).erfcx()])
     }
 }
 
-/// Pairs whose first tensor is of integers, since it gets no gradient.
+/// Pairs whose first tensor is of integers, as it gets no gradient.
 fn without_first_samples() -> Result<Vec<Sample>> {
     let pair = |a: Tensor, b: &[usize]| Ok(sample![a, spread(b, 0.4, 3.0)?]);
     Ok(vec![

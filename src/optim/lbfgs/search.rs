@@ -1,4 +1,4 @@
-//! The length of a step along a line, by the strong Wolfe conditions (Nocedal and Wright, chapter 3).
+//! Line search for the strong Wolfe conditions (Nocedal and Wright, chapter 3).
 
 use crate::{Result, Tensor};
 
@@ -16,23 +16,23 @@ pub(super) struct Search {
     pub start: Point,
     /// The largest element of the direction.
     pub reach: f64,
-    /// Intervals in which nothing moves further are not divided.
+    /// Intervals in which no parameter moves by more are not divided.
     pub tolerance: f64,
-    /// How many points are tried.
+    /// The largest number of points to try.
     pub most: u64,
 }
 
-/// How much of the promised decrease is enough.
+/// The part of the predicted decrease that is enough (c₁).
 const DECREASE: f64 = 1e-4;
-/// How much of the slope may be left.
+/// The part of the slope that may remain (c₂).
 const SLOPE: f64 = 0.9;
 
 impl Search {
-    /// A point that satisfies the conditions, or the best that was found, and how many were evaluated.
+    /// A point that satisfies the conditions, or the best one found, and the number of evaluations.
     pub fn run(&self, first: f64, at: &mut dyn FnMut(f64) -> Result<Point>) -> Result<(Point, u64)> {
         let (mut last, mut new) = (self.start.clone(), at(first)?);
         let (mut evaluated, mut rounds) = (1, 0);
-        // Further out, until a point satisfies them or the minimum lies between two points.
+        // Bracketing: further out, until a point satisfies the conditions or the minimum lies between two points.
         let mut ends = loop {
             if rounds >= self.most {
                 break [self.start.clone(), new];
@@ -51,7 +51,7 @@ impl Search {
             last = std::mem::replace(&mut new, at(length)?);
             (evaluated, rounds) = (evaluated + 1, rounds + 1);
         };
-        // Then closer, between the two.
+        // Zooming: closer, between the two.
         let mut slow = false;
         let mut low = lower(&ends);
         while rounds < self.most {
@@ -60,7 +60,7 @@ impl Search {
                 break;
             }
             let mut length = lowest_of_cubic(&ends[0], &ends[1], (left, right));
-            // Twice near an end: a tenth of the interval away from it.
+            // If twice near an end, a tenth of the interval away from it.
             let margin = 0.1 * (right - left);
             if (right - length).min(length - left) < margin {
                 if slow || length >= right || length <= left {
@@ -99,13 +99,13 @@ impl Search {
         point.value > self.start.value + DECREASE * point.length * self.start.slope
     }
 
-    /// Whether little of the slope is left.
+    /// Whether the remaining slope is small enough.
     fn is_flat(&self, point: &Point) -> bool {
         point.slope.abs() <= -SLOPE * self.start.slope
     }
 }
 
-/// Which of two points has the lower value; one that is not a number has not.
+/// Which of two points has the lower value; the first if one is NaN.
 fn lower(ends: &[Point; 2]) -> usize {
     usize::from(ends[1].value < ends[0].value)
 }

@@ -1,4 +1,4 @@
-//! Schedules that go up and down, of the rate and the momentum.
+//! Cyclic schedules of the learning rate and the momentum.
 
 use super::decays::{between, cosine};
 use super::{PerGroup, Schedule, schedule};
@@ -8,7 +8,7 @@ use crate::optim::settings::not_negative;
 use std::fmt;
 use std::sync::Arc;
 
-/// Along what a rate goes from one value to another.
+/// The curve along which a rate changes from one value to another.
 ///
 /// ```
 /// use cotangent::optim::{AnnealStrategy, OneCycleLR};
@@ -17,10 +17,10 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AnnealStrategy {
-    /// Half a wave of a cosine.
+    /// Half a period of a cosine.
     #[default]
     Cos,
-    /// A line.
+    /// A straight line.
     Linear,
 }
 
@@ -34,8 +34,8 @@ impl AnnealStrategy {
 }
 
 schedule! {
-    /// Once up from `max_lr / div_factor` to `max_lr`, and down to far below where it began (Smith and Topin, 2017). The
-    /// momentum goes down and up meanwhile: that of SGD, or `beta1` of the kinds of Adam.
+    /// The 1cycle policy (Smith and Topin, 2017): the rate rises from `max_lr / div_factor` to `max_lr`, and falls to far below the
+    /// initial rate. The momentum, or `beta1` of Adam's variants, falls and rises meanwhile.
     ///
     /// ```
     /// use cotangent::optim::{OneCycleLR, Optimizer, Scheduler, Sgd};
@@ -46,33 +46,33 @@ schedule! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     OneCycleLR(max_lr: PerGroup, total_steps: u64) {
-        /// The part of all steps in which the rate goes up.
+        /// The fraction of all steps in which the rate rises.
         pct_start: f64 = 0.3,
-        /// Along what it goes.
+        /// The curve of the rate.
         anneal_strategy: AnnealStrategy = AnnealStrategy::Cos,
-        /// Whether the momentum changes, too.
+        /// Whether the momentum is cycled, too.
         cycle_momentum: bool = true,
         /// The momentum where the rate is highest.
         base_momentum: PerGroup = PerGroup::from(0.85),
-        /// The momentum where it begins and ends.
+        /// The momentum at the start and at the end.
         max_momentum: PerGroup = PerGroup::from(0.95),
-        /// How many times smaller than the highest rate the first one is.
+        /// The ratio of the highest rate to the initial one.
         div_factor: f64 = 25.0,
-        /// How many times smaller than the first rate the last one is.
+        /// The ratio of the initial rate to the final one.
         final_div_factor: f64 = 1e4,
-        /// Whether the rate goes down as slowly as up, and then in a third phase to the last one.
+        /// Whether the rate falls to the initial one as slowly as it rose, and to the final one in a third phase.
         three_phase: bool = false,
     }
 }
 
-/// A value at the beginning and at the end of a phase, and where in the phase a step is.
+/// The levels at the start and at the end of a phase, and the position of a step in it.
 struct Phase {
     from: Level,
     to: Level,
     over: f64,
 }
 
-/// What a rate or a momentum is at the bounds of phases.
+/// The level of a rate or a momentum at the bounds of phases.
 #[derive(Clone, Copy)]
 enum Level {
     First,
@@ -86,7 +86,7 @@ impl OneCycleLR {
             bail!(
                 Value,
                 "OneCycleLR",
-                "step {step} after a cycle of {} steps: total_steps counts every batch of all epochs",
+                "step must be ≤ total_steps {}, got {step}: total_steps must count every batch of all epochs",
                 self.total_steps
             );
         }
@@ -99,7 +99,8 @@ impl OneCycleLR {
             phases.push((total - 1.0, Level::Peak, Level::Last));
         }
         let mut start = 0.0;
-        // Whoever steps the schedule after each batch does so after the last, too. No batch has that rate: it stays at the end.
+        // A caller that steps the schedule after each batch also does so after the last. No batch uses that rate: it stays at
+        // the end.
         let step = step.min(self.total_steps - 1) as f64;
         let last = phases.len() - 1;
         for (at, (end, from, to)) in phases.into_iter().enumerate() {
@@ -140,14 +141,14 @@ impl Schedule for OneCycleLR {
     fn check(&self, groups: usize) -> Result<()> {
         const OP: &str = "OneCycleLR";
         if self.total_steps == 0 {
-            bail!(Value, OP, "the total_steps cannot be 0");
+            bail!(Value, OP, "total_steps must be ≥ 1, got 0");
         }
         if !(0.0..=1.0).contains(&self.pct_start) {
-            bail!(Value, OP, "the pct_start cannot be {}: it lies between 0 and 1", self.pct_start);
+            bail!(Value, OP, "pct_start must be in [0, 1], got {}", self.pct_start);
         }
         for (what, factor) in [("div_factor", self.div_factor), ("final_div_factor", self.final_div_factor)] {
             if factor.is_nan() || factor <= 0.0 {
-                bail!(Value, OP, "the {what} cannot be {factor}");
+                bail!(Value, OP, "{what} must be > 0, got {factor}");
             }
         }
         self.max_lr.check(OP, "max_lr", groups)?;
@@ -156,7 +157,7 @@ impl Schedule for OneCycleLR {
     }
 }
 
-/// How the height of the cycles of [`CyclicLR`] changes.
+/// How the amplitude of [`CyclicLR`] changes.
 ///
 /// ```
 /// use cotangent::optim::{CyclicLR, CyclicMode};
@@ -165,16 +166,16 @@ impl Schedule for OneCycleLR {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CyclicMode {
-    /// It does not.
+    /// It is constant.
     #[default]
     Triangular,
-    /// Half as high in each cycle.
+    /// It is halved after each cycle.
     Triangular2,
-    /// Less by the factor `gamma` in each step.
+    /// It is multiplied by `gamma` in each step.
     ExpRange,
 }
 
-/// What a scale of [`CyclicLR`] is a function of.
+/// The argument of the function that scales [`CyclicLR`].
 ///
 /// ```
 /// use cotangent::optim::{CyclicLR, ScaleMode};
@@ -190,7 +191,7 @@ pub enum ScaleMode {
     Iterations,
 }
 
-/// A height for each cycle or step.
+/// An amplitude for each cycle or step.
 #[derive(Clone)]
 struct Scale(ScaleMode, Arc<dyn Fn(f64) -> f64 + Send + Sync>);
 
@@ -201,7 +202,7 @@ impl fmt::Debug for Scale {
 }
 
 schedule! {
-    /// Up from `base_lr` to `max_lr` and down again, over and over (Smith, 2017). The momentum goes the other way.
+    /// Cycles the rate between `base_lr` and `max_lr` (Smith, 2017). The momentum moves in the opposite direction.
     ///
     /// ```
     /// use cotangent::optim::{CyclicLR, Schedule};
@@ -210,15 +211,15 @@ schedule! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     CyclicLR(base_lr: PerGroup, max_lr: PerGroup) {
-        /// How many steps it goes up.
+        /// The number of steps in which the rate rises.
         step_size_up: u64 = 2000,
-        /// How many steps it goes down: as many, unless set.
+        /// The number of steps in which it falls; by default `step_size_up`.
         step_size_down: Option<u64> = None,
-        /// How the height of the cycles changes.
+        /// How the amplitude changes.
         mode: CyclicMode = CyclicMode::Triangular,
         /// The factor of [`CyclicMode::ExpRange`].
         gamma: f64 = 1.0,
-        /// Whether the momentum changes, too.
+        /// Whether the momentum is cycled, too.
         cycle_momentum: bool = true,
         /// The momentum where the rate is highest.
         base_momentum: PerGroup = PerGroup::from(0.8),
@@ -229,7 +230,7 @@ schedule! {
 }
 
 impl CyclicLR {
-    /// The height of a cycle as a function, in place of a [mode](CyclicLR::mode).
+    /// Sets the amplitude as a function, in place of a [mode](CyclicLR::mode).
     ///
     /// ```
     /// use cotangent::optim::{CyclicLR, ScaleMode, Schedule};
@@ -243,7 +244,7 @@ impl CyclicLR {
         self
     }
 
-    /// How high between the lowest and the highest value a step is.
+    /// The position of a step between the lowest and the highest value.
     fn height(&self, step: u64) -> f64 {
         let up = self.step_size_up.max(1) as f64;
         let total = up + self.step_size_down.map_or(up, |down| down as f64);
@@ -277,7 +278,8 @@ impl Schedule for CyclicLR {
     fn check(&self, groups: usize) -> Result<()> {
         const OP: &str = "CyclicLR";
         if self.step_size_up == 0 || self.step_size_down == Some(0) {
-            bail!(Value, OP, "a cycle goes up and down in at least one step each");
+            let down = self.step_size_down.unwrap_or(self.step_size_up);
+            bail!(Value, OP, "step_size_up and step_size_down must be ≥ 1, got {} and {down}", self.step_size_up);
         }
         not_negative(OP, "gamma", self.gamma)?;
         self.base_lr.check(OP, "base_lr", groups)?;

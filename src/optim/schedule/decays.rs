@@ -1,4 +1,4 @@
-//! Schedules that go one way, or repeat.
+//! Decays, annealing and schedules by functions.
 
 use super::{PerGroup, Schedule, schedule};
 use crate::Result;
@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 schedule! {
-    /// A constant part of the rate for some steps, and all of it afterwards.
+    /// Multiplies the rate by `factor` in the first `total_iters` steps.
     ///
     /// ```
     /// use cotangent::optim::{ConstantLR, Schedule};
@@ -18,9 +18,9 @@ schedule! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ConstantLR() {
-        /// The part.
+        /// The factor.
         factor: f64 = 1.0 / 3.0,
-        /// For how many steps.
+        /// The number of steps.
         total_iters: u64 = 5,
     }
 }
@@ -35,24 +35,24 @@ impl Schedule for ConstantLR {
     }
 }
 
-/// Refuses what is no part of 1.
+/// Checks that a number is in [0, 1].
 fn part(op: &'static str, what: &str, number: f64) -> Result<()> {
     if !(0.0..=1.0).contains(&number) {
-        bail!(Value, op, "the {what} cannot be {number}: it lies between 0 and 1");
+        bail!(Value, op, "{what} must be in [0, 1], got {number}");
     }
     Ok(())
 }
 
-/// Refuses 0 steps.
+/// Checks that a number of steps is not 0.
 fn some(op: &'static str, what: &str, steps: u64) -> Result<()> {
     if steps == 0 {
-        bail!(Value, op, "the {what} cannot be 0");
+        bail!(Value, op, "{what} must be ≥ 1, got 0");
     }
     Ok(())
 }
 
 schedule! {
-    /// From one part of the rate to another, in a line.
+    /// Multiplies the rate by a factor that changes linearly from `start_factor` to `end_factor`.
     ///
     /// ```
     /// use cotangent::optim::{LinearLR, Schedule};
@@ -61,18 +61,18 @@ schedule! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     LinearLR() {
-        /// The part in the first step.
+        /// The factor in the first step.
         start_factor: f64 = 1.0 / 3.0,
-        /// The part at the end.
+        /// The factor at the end.
         end_factor: f64 = 1.0,
-        /// After how many steps that is.
+        /// The number of steps until the end.
         total_iters: u64 = 5,
     }
 }
 
 impl LinearLR {
-    /// A warm-up: a first step with `1 / steps` of the rate, a second with `2 / steps`, and all of it from the last of these
-    /// steps on.
+    /// A linear warm-up: `1 / steps` of the rate in the first step, `2 / steps` in the second, and the whole rate from the last
+    /// of these steps on.
     ///
     /// ```
     /// use cotangent::optim::{LinearLR, Schedule};
@@ -103,7 +103,7 @@ impl Schedule for LinearLR {
 }
 
 schedule! {
-    /// Less by a factor, every so many steps.
+    /// Multiplies the rate by `gamma` every `step_size` steps.
     ///
     /// ```
     /// use cotangent::optim::{Schedule, StepLR};
@@ -133,7 +133,7 @@ fn power(base: f64, exponent: u64) -> f64 {
 }
 
 schedule! {
-    /// Less by a factor at each of some steps.
+    /// Multiplies the rate by `gamma` at each milestone.
     ///
     /// ```
     /// use cotangent::optim::{MultiStepLR, Schedule};
@@ -159,7 +159,7 @@ impl Schedule for MultiStepLR {
 }
 
 schedule! {
-    /// Less by a factor in every step.
+    /// Multiplies the rate by `gamma` in every step.
     ///
     /// ```
     /// use cotangent::optim::{ExponentialLR, Schedule};
@@ -180,7 +180,7 @@ impl Schedule for ExponentialLR {
 }
 
 schedule! {
-    /// Down to 0 as a power of the steps that are left; in a line, unless the power is set.
+    /// Decays the rate to 0 as a power of the remaining steps; linearly by default.
     ///
     /// ```
     /// use cotangent::optim::{PolynomialLR, Schedule};
@@ -189,7 +189,7 @@ schedule! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     PolynomialLR() {
-        /// After how many steps the rate is 0.
+        /// The number of steps until the rate is 0.
         total_iters: u64 = 5,
         /// The power.
         power: f64 = 1.0,
@@ -209,7 +209,7 @@ impl Schedule for PolynomialLR {
 }
 
 schedule! {
-    /// Half a wave of a cosine, from the rate down to `eta_min` in `t_max` steps, and up again in the next as many.
+    /// Cosine annealing: from the rate down to `eta_min` in `t_max` steps, and up again in the next `t_max` steps.
     ///
     /// ```
     /// use cotangent::optim::{CosineAnnealingLR, Schedule};
@@ -234,18 +234,19 @@ impl Schedule for CosineAnnealingLR {
     }
 }
 
-/// From `high` to `low` along half a wave, of which `part` is over.
+/// Cosine interpolation from `high` to `low` at the fraction `part`.
 pub(super) fn cosine(part: f64, high: f64, low: f64) -> f64 {
     between(low, high, f64::midpoint(1.0, (PI * part).cos()))
 }
 
-/// A part of the way from one rate to another, of which 0 and 1 are exactly these.
+/// Linear interpolation at the fraction `over`, exact at 0 and 1.
 pub(super) fn between(start: f64, end: f64, over: f64) -> f64 {
     start * (1.0 - over) + end * over
 }
 
 schedule! {
-    /// Half a wave of a cosine down to `eta_min` in `t_0` steps, and again from the top, each time `t_mult` times as long.
+    /// Cosine annealing with warm restarts: down to `eta_min` in `t_0` steps, then again from the rate. Each period is `t_mult`
+    /// times as long as the one before.
     ///
     /// ```
     /// use cotangent::optim::{CosineAnnealingWarmRestarts, Schedule};
@@ -254,7 +255,7 @@ schedule! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     CosineAnnealingWarmRestarts(t_0: u64) {
-        /// How much longer each wave is than the one before.
+        /// The ratio of the length of each period to the one before.
         t_mult: u64 = 1,
         /// The lowest rate.
         eta_min: f64 = 0.0,
@@ -282,7 +283,7 @@ impl Schedule for CosineAnnealingWarmRestarts {
 }
 
 schedule! {
-    /// From the rate to that of stochastic weight averaging, which is held then.
+    /// Anneals the rate to `swa_lr`, the constant rate of stochastic weight averaging.
     ///
     /// ```
     /// use cotangent::optim::{Schedule, SwaLR};
@@ -292,9 +293,9 @@ schedule! {
     /// ```
     #[doc(alias = "SWALR")]
     SwaLR(swa_lr: PerGroup) {
-        /// After how many steps it is reached.
+        /// The number of steps until it is reached.
         anneal_epochs: u64 = 10,
-        /// Along what.
+        /// The annealing curve.
         anneal_strategy: super::AnnealStrategy = super::AnnealStrategy::Cos,
     }
 }
@@ -313,7 +314,7 @@ impl Schedule for SwaLR {
 /// A factor for every step and group.
 type Factor = Arc<dyn Fn(u64, usize) -> f64 + Send + Sync>;
 
-/// The rate times a factor that a function of the step gives.
+/// Multiplies the rate by a function of the step.
 ///
 /// ```
 /// use cotangent::optim::{LambdaLR, Schedule};
@@ -355,7 +356,7 @@ impl Schedule for LambdaLR {
     }
 }
 
-/// The rate of the step before times a factor that a function of the step gives, from step 1 on.
+/// Multiplies the rate of the previous step by a function of the step, from step 1 on.
 ///
 /// ```
 /// use cotangent::optim::{MultiplicativeLR, Schedule};
@@ -366,7 +367,7 @@ impl Schedule for LambdaLR {
 #[derive(Clone)]
 pub struct MultiplicativeLR {
     factor: Factor,
-    /// The products that were asked for last, for each group: with them the next one is one multiplication.
+    /// The last product of each group, from which the next takes one multiplication.
     known: Arc<Mutex<Vec<(u64, f64)>>>,
 }
 

@@ -1,7 +1,7 @@
-//! Learning rates that change while a model is trained.
+//! Learning rate schedules.
 //!
-//! A [`Schedule`] is a function: it gives the rate of each step from the step's number and the rate that the optimiser was
-//! made with. A [`Scheduler`] counts the steps and hands the rates to an optimiser, for all its groups.
+//! A [`Schedule`] is a function of the step and the base learning rate. A [`Scheduler`] counts the steps and sets the rates of
+//! all groups of an optimiser.
 //!
 //! ```
 //! use cotangent::optim::{AdamW, CosineAnnealingLR, LinearLR, Optimizer, Schedule, Scheduler};
@@ -15,8 +15,8 @@
 //! # Ok::<(), cotangent::Error>(())
 //! ```
 //!
-//! What a step is, a batch or an epoch, is the caller's choice: whenever `scheduler.step` is called. A schedule that listens
-//! to the training, [`ReduceLROnPlateau`], is a scheduler of its own kind.
+//! A step is a batch or an epoch: whenever the caller calls `scheduler.step`. [`ReduceLROnPlateau`], which follows a metric, is
+//! a separate scheduler.
 
 mod cycles;
 mod decays;
@@ -36,7 +36,7 @@ use crate::io::StateDict;
 use crate::{Error, Result};
 use std::fmt;
 
-/// A learning rate for every step: a pure function, which can be asked for any step.
+/// A learning rate schedule: a pure function, which can be evaluated for any step.
 ///
 /// ```
 /// use cotangent::Result;
@@ -62,8 +62,8 @@ use std::fmt;
 /// ```
 #[doc(alias = "LRScheduler")]
 pub trait Schedule: fmt::Debug + Send + Sync {
-    /// The learning rate in a step, counted from 0, of a group of parameters: `base_lr` is the one that it began with. Group
-    /// 0 are the parameters that belong to no other.
+    /// The learning rate of a parameter group in a step, counted from 0. `base_lr` is the group's initial rate. Group 0 holds
+    /// the parameters that belong to no other group.
     ///
     /// ```
     /// use cotangent::optim::{Schedule, StepLR};
@@ -72,7 +72,7 @@ pub trait Schedule: fmt::Debug + Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// If the schedule has no such step, or an option of it does not fit.
+    /// If the schedule has no such step, or an option is invalid.
     fn lr(&self, step: u64, base_lr: f64, group: usize) -> Result<f64>;
 
     /// The momentum in a step, if the schedule sets it.
@@ -91,16 +91,16 @@ pub trait Schedule: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Refuses options out of their domains, and lists that are not for this number of groups.
+    /// Checks that all options are in their domains, and that lists fit this number of groups.
     ///
     /// # Errors
-    /// If there are such options.
+    /// If an option does not fit.
     fn check(&self, groups: usize) -> Result<()> {
         let _ = groups;
         Ok(())
     }
 
-    /// This schedule up to the milestone, and from then on the other, which counts its own steps from there.
+    /// Runs this schedule up to `milestone`, and `next` from there on, which counts its steps from the milestone.
     ///
     /// ```
     /// use cotangent::optim::{ConstantLR, ExponentialLR, Schedule};
@@ -115,7 +115,7 @@ pub trait Schedule: fmt::Debug + Send + Sync {
         SequentialLR { first: Box::new(self), milestone, next: Box::new(next) }
     }
 
-    /// Both schedules at once: the other changes the rate that this one gives.
+    /// Combines two schedules: `other` is applied to the rate that this one gives.
     ///
     /// ```
     /// use cotangent::optim::{ConstantLR, ExponentialLR, Schedule};
@@ -131,7 +131,7 @@ pub trait Schedule: fmt::Debug + Send + Sync {
     }
 }
 
-/// A schedule behind a pointer is one, too.
+/// Implements [`Schedule`] for pointers to schedules.
 macro_rules! schedule_behind {
     ($($pointer:ty),+) => {$(
         impl Schedule for $pointer {
@@ -151,7 +151,7 @@ macro_rules! schedule_behind {
 }
 schedule_behind!(Box<dyn Schedule>, std::sync::Arc<dyn Schedule>);
 
-/// One schedule after another: made by [`Schedule::then`].
+/// Two schedules in sequence, made by [`Schedule::then`].
 ///
 /// ```
 /// use cotangent::optim::{CosineAnnealingLR, LinearLR, Schedule};
@@ -192,7 +192,7 @@ impl Schedule for SequentialLR {
     }
 }
 
-/// Two schedules at once: made by [`Schedule::chain`]. The product of their factors, where they are factors.
+/// Two combined schedules, made by [`Schedule::chain`]. Schedules that multiply the rate by a factor multiply their factors.
 ///
 /// ```
 /// use cotangent::optim::{ExponentialLR, LinearLR, Schedule};
@@ -221,7 +221,7 @@ impl Schedule for ChainedScheduler {
     }
 }
 
-/// One number for all groups of parameters, or one for each. A number stands for it, and so does an array or a vector.
+/// One number for all parameter groups, or one for each. It is made from a number, an array or a vector.
 ///
 /// ```
 /// use cotangent::optim::{OneCycleLR, PerGroup};
@@ -239,7 +239,12 @@ impl PerGroup {
 
     fn check(&self, op: &'static str, what: &str, groups: usize) -> Result<()> {
         if self.0.len() != 1 && self.0.len() != groups {
-            bail!(Value, op, "{} numbers for the {what} of {groups} groups: give one, or one for each", self.0.len());
+            bail!(
+                Value,
+                op,
+                "{what} must have 1 value, or one for each of {groups} groups, got {} values",
+                self.0.len()
+            );
         }
         self.0.iter().try_for_each(|&number| super::settings::not_negative(op, what, number))
     }
@@ -263,7 +268,7 @@ impl<const N: usize> From<[f64; N]> for PerGroup {
     }
 }
 
-/// Hands the rates of a [`Schedule`] to an optimiser, step by step, for all its groups.
+/// Sets the learning rates of all groups of an optimiser by a [`Schedule`], step by step.
 ///
 /// ```
 /// use cotangent::optim::{Optimizer, Scheduler, Sgd, StepLR};
@@ -284,7 +289,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A schedule for an optimiser, whose rates are those it begins with. They become those of the schedule's step 0.
+    /// A scheduler for an optimiser, whose current rates are the base rates. The rates of step 0 are set.
     ///
     /// ```
     /// use cotangent::optim::{AdamW, LinearLR, Optimizer, Scheduler};
@@ -303,7 +308,7 @@ impl Scheduler {
         named("Scheduler", checked.map(|()| made).map_err(with_schedule))
     }
 
-    /// Goes on to the next step, and sets the optimiser's rates to those of it.
+    /// Advances to the next step, and sets the optimiser's rates.
     ///
     /// ```
     /// use cotangent::optim::{ExponentialLR, Optimizer, Scheduler, Sgd};
@@ -315,7 +320,7 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// If the schedule has no further step, or the optimiser another number of groups; nothing is changed then.
+    /// If the schedule has no further step, or the optimiser has another number of groups; nothing is changed then.
     #[track_caller]
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<()> {
         named("Scheduler::step", self.apply(self.step + 1, optimizer).map_err(with_schedule))?;
@@ -323,7 +328,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// How many steps were made.
+    /// The number of steps so far.
     ///
     /// ```
     /// use cotangent::optim::{Scheduler, Sgd, StepLR};
@@ -342,7 +347,7 @@ impl Scheduler {
             bail!(
                 Value,
                 OP,
-                "the optimiser has {groups} groups, the one that it was made for had {}",
+                "the optimiser must have {} groups, as when the scheduler was made, got {groups}",
                 self.base_lrs.len()
             );
         }
@@ -356,7 +361,7 @@ impl Scheduler {
         optimizer.set_lrs(&lrs)
     }
 
-    /// How far it is, and the rates it began with.
+    /// The step and the base rates.
     ///
     /// ```
     /// use cotangent::optim::{Scheduler, Sgd, StepLR};
@@ -374,7 +379,7 @@ impl Scheduler {
         Ok(dict)
     }
 
-    /// Takes over what [`state_dict`](Self::state_dict) gave. The optimiser's rates are part of its own state.
+    /// Loads what [`state_dict`](Self::state_dict) has returned. The optimiser's rates are part of its own state.
     ///
     /// ```
     /// use cotangent::optim::{Scheduler, Sgd, StepLR};
@@ -388,8 +393,8 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// If a name is missing or unknown, or a value is not of the right form, for example for another number of groups; nothing
-    /// is changed then.
+    /// If a name is missing or unknown, or a shape or dtype does not fit, for example for another number of groups; nothing is
+    /// changed then.
     #[track_caller]
     pub fn load_state_dict(&mut self, dict: &StateDict) -> Result<()> {
         let mut saved = Saved::new("Scheduler", dict);
@@ -407,7 +412,7 @@ fn with_schedule(error: Error) -> Error {
     if schedule == "Scheduler" { error } else { error.context(&schedule) }
 }
 
-/// Defines a schedule: what it must be given, its options with their defaults, and what is set by a method of its own.
+/// Defines a schedule: its arguments, its options with their defaults, and a field that a separate method sets.
 macro_rules! schedule {
     (
         $(#[$doc:meta])+
@@ -426,7 +431,7 @@ macro_rules! schedule {
         }
 
         impl $name {
-            /// With all options at their defaults.
+            /// Creates the schedule with default options.
             #[allow(clippy::new_without_default)]
             #[$crate::options::setter]
             pub fn new($($arg: impl Into<$arg_ty>),*) -> $name {

@@ -1,4 +1,4 @@
-//! Less where the training does not get on.
+//! Reducing the learning rate when a metric stops improving.
 
 use super::PerGroup;
 use crate::Result;
@@ -8,7 +8,7 @@ use crate::optim::Optimizer;
 use crate::optim::saved::{Saved, save_count, save_number};
 use crate::optim::settings::not_negative;
 
-/// Whether less or more of a metric is better.
+/// Whether a lower or a higher metric is better.
 ///
 /// ```
 /// use cotangent::optim::{PlateauMode, ReduceLROnPlateau};
@@ -17,10 +17,10 @@ use crate::optim::settings::not_negative;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlateauMode {
-    /// Less is better, as of a loss.
+    /// Lower is better, as for a loss.
     #[default]
     Min,
-    /// More is better, as of an accuracy.
+    /// Higher is better, as for an accuracy.
     Max,
 }
 
@@ -33,15 +33,15 @@ pub enum PlateauMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ThresholdMode {
-    /// A part of the best value so far.
+    /// The best value so far: the threshold is a fraction of it.
     #[default]
     Rel,
-    /// A difference.
+    /// Nothing: the threshold is an absolute difference.
     Abs,
 }
 
-/// Reduces the learning rates when a metric has not become better for a while. It takes the place of a
-/// [`Scheduler`](super::Scheduler), and is told the metric in each step, mostly once an epoch.
+/// Reduces the learning rates when a metric has stopped improving. It is used in place of a [`Scheduler`](super::Scheduler), and
+/// is given the metric in each step, usually once an epoch.
 ///
 /// ```
 /// use cotangent::optim::{Optimizer, ReduceLROnPlateau, Sgd};
@@ -101,7 +101,7 @@ macro_rules! setters {
 }
 
 impl ReduceLROnPlateau {
-    /// With all options at their defaults.
+    /// Creates the scheduler with default options.
     ///
     /// ```
     /// use cotangent::optim::ReduceLROnPlateau;
@@ -111,7 +111,7 @@ impl ReduceLROnPlateau {
         ReduceLROnPlateau::default()
     }
 
-    /// Whether less or more of the metric is better. Unless set: less.
+    /// Whether a lower or a higher metric is better. Unless set: lower.
     pub fn mode(mut self, mode: PlateauMode) -> ReduceLROnPlateau {
         self.mode = mode;
         self.best = worst(mode);
@@ -119,24 +119,24 @@ impl ReduceLROnPlateau {
     }
 
     setters! {
-        /// What the rates are multiplied by. Unless set: `0.1`.
+        /// The factor by which the rates are multiplied. Unless set: `0.1`.
         factor: f64;
-        /// How many steps without an improvement are waited for. Unless set: `10`.
+        /// The number of steps without an improvement that are tolerated. Unless set: `10`.
         patience: u64;
-        /// How large an improvement has to be. Unless set: `1e-4`.
+        /// The smallest change that counts as an improvement. Unless set: `1e-4`.
         threshold: f64;
-        /// What that is relative to. Unless set: the best value so far.
+        /// What the threshold is relative to. Unless set: the best value so far.
         threshold_mode: ThresholdMode;
-        /// For how many steps after a reduction none is counted as bad. Unless set: `0`.
+        /// The number of steps after a reduction in which none counts as bad. Unless set: `0`.
         cooldown: u64;
         /// The lowest rate, for all groups or for each. Unless set: `0.0`.
         min_lr: PerGroup;
-        /// Changes of a rate that are not larger are not made. Unless set: `1e-8`.
+        /// Changes of a rate that are not larger are skipped. Unless set: `1e-8`.
         eps: f64;
     }
 
-    /// Takes note of the metric, and reduces the optimiser's rates if it has not become better for long enough. Returns
-    /// whether it did. A metric that is not a number is no improvement.
+    /// Records the metric, and reduces the optimiser's rates if it has not improved for long enough. Returns whether it did. A
+    /// NaN metric is not an improvement.
     ///
     /// # Errors
     /// If an option is out of its domain; nothing is changed then.
@@ -185,14 +185,14 @@ impl ReduceLROnPlateau {
     fn check(&self, groups: usize) -> Result<()> {
         const OP: &str = "ReduceLROnPlateau";
         if !(0.0..1.0).contains(&self.factor) {
-            bail!(Value, OP, "the factor cannot be {}: it is at least 0 and below 1", self.factor);
+            bail!(Value, OP, "factor must be in [0, 1), got {}", self.factor);
         }
         not_negative(OP, "threshold", self.threshold)?;
         not_negative(OP, "eps", self.eps)?;
         self.min_lr.check(OP, "min_lr", groups)
     }
 
-    /// The best value so far and what is counted.
+    /// The best value so far and the counters.
     ///
     /// ```
     /// use cotangent::optim::ReduceLROnPlateau;
@@ -212,7 +212,7 @@ impl ReduceLROnPlateau {
         Ok(dict)
     }
 
-    /// Takes over what [`state_dict`](Self::state_dict) gave. The optimiser's rates are part of its own state.
+    /// Loads what [`state_dict`](Self::state_dict) has returned. The optimiser's rates are part of its own state.
     ///
     /// ```
     /// use cotangent::optim::{ReduceLROnPlateau, Sgd};
@@ -224,7 +224,7 @@ impl ReduceLROnPlateau {
     /// ```
     ///
     /// # Errors
-    /// If a name is missing or unknown, or a value is not of the right form; nothing is changed then.
+    /// If a name is missing or unknown, or a shape or dtype does not fit; nothing is changed then.
     #[track_caller]
     pub fn load_state_dict(&mut self, dict: &StateDict) -> Result<()> {
         let mut saved = Saved::new("ReduceLROnPlateau", dict);

@@ -1,4 +1,4 @@
-//! A table with a column for each name.
+//! Logs as CSV files.
 
 use super::Log;
 use crate::error::bail;
@@ -8,8 +8,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// A CSV file: a row for each step that something was logged for, a column for each name, the first of them `step`. Names that
-/// come up later get columns of their own, which are empty in the rows before.
+/// A CSV file with a row for each logged step and a column for each name, the first of them `step`. Later names get new
+/// columns, which are empty in the rows before.
 ///
 /// ```
 /// use cotangent::train::{CsvLog, Log};
@@ -34,7 +34,7 @@ pub struct CsvLog {
 const FIRST: &str = "step";
 
 impl CsvLog {
-    /// A new file in place of one that may be there.
+    /// Creates a file, and replaces an existing one.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -48,10 +48,10 @@ impl CsvLog {
         Ok(log)
     }
 
-    /// The file that an earlier run has left, to go on after it; a new one where there is none.
+    /// Opens the file of an earlier run to append to it, or creates one.
     ///
     /// # Errors
-    /// If it cannot be read or written, or is no log of this kind.
+    /// If it cannot be read or written, or is not such a log.
     #[named("CsvLog::append")]
     pub fn append(path: impl AsRef<Path>) -> Result<CsvLog> {
         const OP: &str = "CsvLog::append";
@@ -63,12 +63,12 @@ impl CsvLog {
         };
         let columns = first_record(&text).unwrap_or_default();
         if columns.first().map(String::as_str) != Some(FIRST) {
-            bail!(Format, OP, "{} does not begin with a column `{FIRST}`", path.display());
+            bail!(Format, OP, "{}: first column must be `{FIRST}`", path.display());
         }
         let open = || OpenOptions::new().append(true).open(path);
         let mut file = BufWriter::new(open().map_err(|error| Error::io(OP, path, error))?);
         if !text.ends_with('\n') {
-            // The last row of a run that was killed while it wrote.
+            // The incomplete last row of a run that was killed.
             file.write_all(b"\n").map_err(|error| Error::io(OP, path, error))?;
         }
         Ok(CsvLog { path: path.to_path_buf(), file, columns })
@@ -80,7 +80,7 @@ impl CsvLog {
         self.file.flush()
     }
 
-    /// Puts more columns into the file: the rows that are there get as many empty fields.
+    /// Adds columns to the file, with empty fields in the existing rows.
     fn widen(&mut self, more: &[&str]) -> std::io::Result<()> {
         self.file.flush()?;
         let text = fs::read_to_string(&self.path)?;
@@ -127,17 +127,17 @@ impl Log for CsvLog {
     }
 }
 
-/// Refuses a name that comes twice, or that means something else in the file.
+/// Refuses repeated, reserved, empty and multi-line names.
 pub(super) fn check_names(op: &'static str, values: &[(&str, f64)], reserved: &[&str]) -> Result<()> {
     for (at, (name, _)) in values.iter().enumerate() {
         if reserved.contains(name) {
-            bail!(Value, op, "a number cannot be called `{name}`: that is the number of the step");
+            bail!(Value, op, "name `{name}` is reserved for the number of the step");
         }
         if name.is_empty() || name.contains(['\n', '\r']) {
-            bail!(Value, op, "a number cannot be called {name:?}");
+            bail!(Value, op, "names must not be empty or contain line breaks, got {name:?}");
         }
         if values[..at].iter().any(|(other, _)| other == name) {
-            bail!(Value, op, "two numbers of one step are called `{name}`");
+            bail!(Value, op, "names must be unique in a step, got `{name}` twice");
         }
     }
     Ok(())
@@ -157,7 +157,7 @@ fn quoted(name: &str) -> String {
     if name.contains([',', '"']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.to_string() }
 }
 
-/// Where the first line ends: names have no line breaks.
+/// The end of the first line: names have no line breaks.
 fn first_record_end(text: &str) -> usize {
     text.find('\n').map_or(text.len(), |end| end + 1)
 }

@@ -1,4 +1,4 @@
-//! An object on each line.
+//! Logs as JSON Lines files.
 
 use super::Log;
 use super::csv::check_names;
@@ -8,8 +8,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// A file with a JSON object on each line: `{"step":3,"loss":0.5}`. JSON has no numbers that are not finite; these are the
-/// strings `"NaN"`, `"Infinity"` and `"-Infinity"`.
+/// A file with a JSON object on each line: `{"step":3,"loss":0.5}`. Numbers that are not finite are the strings `"NaN"`,
+/// `"Infinity"` and `"-Infinity"`.
 ///
 /// ```
 /// use cotangent::train::{JsonlLog, Log};
@@ -30,7 +30,7 @@ pub struct JsonlLog {
 }
 
 impl JsonlLog {
-    /// A new file in place of one that may be there.
+    /// Creates a file, and replaces an existing one.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -41,7 +41,7 @@ impl JsonlLog {
         Ok(JsonlLog { path, file: BufWriter::new(file) })
     }
 
-    /// The file that an earlier run has left, to go on after it; a new one where there is none.
+    /// Opens the file of an earlier run to append to it, or creates one.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -56,7 +56,7 @@ impl JsonlLog {
                 file.read_exact(&mut last)?;
             }
             if last != [b'\n'] {
-                // The last line of a run that was killed while it wrote.
+                // The incomplete last line of a run that was killed.
                 file.write_all(b"\n")?;
             }
             Ok(file)

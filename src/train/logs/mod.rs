@@ -1,4 +1,4 @@
-//! Logs: numbers of a run, by step, in files.
+//! Logs: the numbers of a run, by step, in files.
 //!
 //! ```
 //! use cotangent::train::{CsvLog, JsonlLog, Log, TensorBoard};
@@ -31,12 +31,12 @@ pub use tensorboard::TensorBoard;
 
 use crate::Result;
 
-/// Somewhere to put the numbers of a run.
+/// A log of the numbers of a run.
 ///
 /// ```
 /// use cotangent::train::Log;
 ///
-/// /// A log of one's own.
+/// /// A custom log.
 /// struct Print;
 ///
 /// impl Log for Print {
@@ -50,13 +50,13 @@ use crate::Result;
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 pub trait Log {
-    /// Notes the numbers of a step, under their names. A later call may have other names.
+    /// Logs the named numbers of a step. A later call may have other names.
     ///
     /// # Errors
     /// If they cannot be written.
     fn log(&mut self, step: u64, values: &[(&str, f64)]) -> Result<()>;
 
-    /// Brings to the file what is still in memory.
+    /// Writes buffered data to the file.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -65,7 +65,7 @@ pub trait Log {
     }
 }
 
-/// A log that is used again afterwards.
+/// A borrowed log, which can be used again afterwards.
 impl<L: Log + ?Sized> Log for &mut L {
     fn log(&mut self, step: u64, values: &[(&str, f64)]) -> Result<()> {
         (**self).log(step, values)

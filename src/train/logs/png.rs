@@ -5,7 +5,7 @@ use crate::autograd::no_grad;
 use crate::error::bail;
 use crate::{DType, Device, Result, Tensor};
 
-/// Pixels that an image may have: what does not fit on a screen is no image of a log.
+/// The most pixels of an image.
 const MOST_PIXELS: usize = 1 << 24;
 
 /// An image as a PNG file, with its height, width and number of channels.
@@ -16,21 +16,19 @@ pub(crate) struct Png {
     pub channels: usize,
 }
 
-/// A tensor `[height, width]` or `[channels, height, width]`, of floats from 0 to 1 or of bytes, as a PNG file. There is 1
-/// channel, of grey; 3, of red, green and blue; or 2 and 4, with opacity.
+/// Encodes a tensor `[height, width]` or `[channels, height, width]`, of floats from 0 to 1 or of bytes, as a PNG file. The
+/// channels are grey (1), red, green and blue (3), or these with alpha (2 and 4).
 pub(crate) fn encode(op: &'static str, image: &Tensor) -> Result<Png> {
     let shape = match image.shape() {
         &[height, width] => [1, height, width],
         &[channels @ 1..=4, height, width] => [channels, height, width],
-        other => bail!(
-            Shape,
-            op,
-            "an image is [height, width] or [channels, height, width] of 1 to 4 channels, not {other:?}"
-        ),
+        other => {
+            bail!(Shape, op, "image must have shape [height, width] or [1 to 4 channels, height, width], got {other:?}")
+        }
     };
     let [channels, height, width] = shape;
     if height == 0 || width == 0 || height.checked_mul(width).is_none_or(|pixels| pixels > MOST_PIXELS) {
-        bail!(Shape, op, "an image of {height} × {width} pixels: there can be 1 to {MOST_PIXELS}");
+        bail!(Shape, op, "image must have 1 to {MOST_PIXELS} pixels, got {height} × {width}");
     }
     let pixels = pixels(op, &image.detach().reshape([channels, height, width])?.permute([1, 2, 0])?)?;
     let colour = match channels {
@@ -63,10 +61,10 @@ fn pixels(op: &'static str, image: &Tensor) -> Result<Vec<u8>> {
         DType::U8 => image.to_vec(),
         dtype if dtype.is_float() => {
             let values: Vec<f64> = no_grad(|| image.to_dtype(DType::F64)?.to_vec())?;
-            // What is not a number is drawn black; `as` rounds to the nearest in range.
+            // NaN becomes 0 (black) by the saturating cast.
             Ok(values.into_iter().map(|value| (value.clamp(0.0, 1.0) * 255.0).round() as u8).collect())
         }
-        dtype => bail!(DType, op, "an image is of u8, from 0 to 255, or of floats, from 0 to 1; not of {dtype}"),
+        dtype => bail!(DType, op, "image must be u8 (0 to 255) or floating point (0 to 1), got {dtype}"),
     }
 }
 
@@ -79,7 +77,7 @@ fn chunk(to: &mut Vec<u8>, kind: [u8; 4], data: &[u8]) {
     to.extend(crc.to_be_bytes());
 }
 
-/// Bytes as a zlib stream: one block with the fixed codes, in which a run that comes again is a reference to where it was.
+/// Compresses bytes to a zlib stream: one block with the fixed Huffman codes, and references to earlier matches.
 fn zlib(data: &[u8]) -> Vec<u8> {
     let mut bits = Bits { bytes: vec![0x78, 0x01], buffer: 0, count: 0 };
     bits.put(0b011, 3);
@@ -118,7 +116,7 @@ fn zlib(data: &[u8]) -> Vec<u8> {
 
 const HASH_BITS: u32 = 13;
 
-/// A stream of bits, the lowest first.
+/// A stream of bits, the lowest bit first.
 struct Bits {
     bytes: Vec<u8>,
     buffer: u64,
@@ -136,12 +134,12 @@ impl Bits {
         }
     }
 
-    /// A code of Huffman's, whose highest bit comes first.
+    /// A Huffman code, whose highest bit comes first.
     fn code(&mut self, code: u32, bits: u32) {
         self.put(code.reverse_bits() >> (32 - bits), bits);
     }
 
-    /// The fixed code of a byte, of the end (256), or of a length (from 257).
+    /// The fixed code of a byte, of the end of the block (256), or of a length (from 257).
     fn literal(&mut self, symbol: u32) {
         match symbol {
             0..=143 => self.code(0x30 + symbol, 8),
@@ -167,7 +165,7 @@ impl Bits {
     }
 }
 
-/// Lengths and distances are in buckets that double in size after every 2^`step`: the bucket, and where inside it.
+/// The bucket of a length or a distance, the offset in it and its number of bits. Buckets double in size after every 2^`step`.
 fn bucket(value: u32, step: u32) -> (u32, u32, u32) {
     if value < 2 << step {
         return (value, 0, 0);

@@ -1,11 +1,11 @@
-//! As much of protocol buffers and of TensorFlow's records as event files need.
+//! The parts of protocol buffers and of TensorFlow's records that event files need.
 //!
-//! A message is its fields one after the other, each with its number and kind before it. A record is a length, the length's
-//! checksum, the bytes, and their checksum.
+//! A message is a sequence of fields, each after its number and wire type. A record is a length, the checksum of the length,
+//! the bytes, and their checksum.
 
 use std::io::{self, Write};
 
-/// A message that is being written.
+/// A message under construction.
 #[derive(Default)]
 pub(super) struct Message(Vec<u8>);
 
@@ -70,12 +70,12 @@ impl Message {
     }
 }
 
-/// The checksum that records have: CRC-32C, rotated and shifted so that a checksum of checksums is no trap.
+/// The masked checksum of records: CRC-32C, rotated and offset, since a CRC of data with CRCs is problematic.
 fn masked_crc(bytes: &[u8]) -> u32 {
     crc32::<0x82f6_3b78>(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// The CRC of bytes for a polynomial, bit-reversed: `0x82f63b78` is Castagnoli's, `0xedb88320` that of PNG and gzip.
+/// The CRC-32 of bytes for a bit-reversed polynomial: `0x82f63b78` is Castagnoli's, `0xedb88320` that of PNG and gzip.
 pub(super) fn crc32<const POLYNOMIAL: u32>(bytes: &[u8]) -> u32 {
     struct Table<const POLYNOMIAL: u32>;
     impl<const POLYNOMIAL: u32> Table<POLYNOMIAL> {

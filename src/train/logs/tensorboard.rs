@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A run that TensorBoard shows: `tensorboard --logdir runs`, where each folder in `runs` is one.
+/// A run for TensorBoard: `tensorboard --logdir runs` shows each folder in `runs` as a run.
 ///
 /// ```
 /// use cotangent::{Tensor, train::TensorBoard};
@@ -35,14 +35,14 @@ pub struct TensorBoard {
     flushed: Instant,
 }
 
-/// What was written is in the file after so long, for who looks on.
+/// The longest time until written data is in the file, for live viewing.
 const DELAY: Duration = Duration::from_secs(2);
-/// Buckets of a histogram. TensorBoard shows as many.
+/// Buckets of a histogram, the number that TensorBoard shows.
 const BUCKETS: usize = 30;
 
 impl TensorBoard {
-    /// A new event file in a folder, which is made if it is not there. Those of earlier runs stay: in one folder, TensorBoard
-    /// shows them as one run.
+    /// Creates an event file in a folder, which is created if missing. Files of earlier runs stay: TensorBoard shows the files
+    /// of one folder as one run.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -66,7 +66,7 @@ impl TensorBoard {
         Ok(board)
     }
 
-    /// A number, for a curve.
+    /// Logs a number, for a curve.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -75,7 +75,7 @@ impl TensorBoard {
         self.summary("TensorBoard::scalar", name, step, |entry| entry.float(2, value as f32))
     }
 
-    /// How the values of a tensor are distributed. Values that are not finite are left out; a tensor of them alone is refused.
+    /// Logs a histogram of the values of a tensor. Values that are not finite are left out; at least one must be finite.
     ///
     /// # Errors
     /// If there are no finite values, they are complex, or it cannot be written.
@@ -83,22 +83,22 @@ impl TensorBoard {
     pub fn histogram(&mut self, name: &str, step: u64, values: &Tensor) -> Result<()> {
         const OP: &str = "TensorBoard::histogram";
         if values.dtype().is_complex() {
-            bail!(DType, OP, "values of {} have no order", values.dtype());
+            bail!(DType, OP, "values must be real, got {}", values.dtype());
         }
         let mut values: Vec<f64> = no_grad(|| values.detach().to_device(Device::Cpu)?.to_dtype(DType::F64)?.to_vec())?;
         let all = values.len();
         values.retain(|value| value.is_finite());
         if values.is_empty() {
-            bail!(Value, OP, "none of the {all} values of `{name}` is finite");
+            bail!(Value, OP, "`{name}` must have a finite value, got none among {all}");
         }
         let histogram = histogram(&values);
         self.summary(OP, name, step, |entry| entry.message(5, &histogram))
     }
 
-    /// An image: `[height, width]` or `[channels, height, width]`, of floats from 0 to 1 or of bytes.
+    /// Logs an image: `[height, width]` or `[channels, height, width]`, of floats from 0 to 1 or of bytes.
     ///
     /// # Errors
-    /// If the tensor is no image, or it cannot be written.
+    /// If the tensor is not an image, or it cannot be written.
     #[named("TensorBoard::image")]
     pub fn image(&mut self, name: &str, step: u64, image: &Tensor) -> Result<()> {
         const OP: &str = "TensorBoard::image";
@@ -111,7 +111,7 @@ impl TensorBoard {
         self.summary(OP, name, step, |entry| entry.message(4, &image))
     }
 
-    /// A text, as Markdown.
+    /// Logs a text, as Markdown.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -124,7 +124,7 @@ impl TensorBoard {
         self.summary("TensorBoard::text", name, step, |entry| entry.message(8, &tensor).message(9, &metadata))
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -137,9 +137,9 @@ impl TensorBoard {
         value: impl FnOnce(Message) -> Message,
     ) -> Result<()> {
         if name.is_empty() {
-            bail!(Value, op, "what is logged needs a name");
+            bail!(Value, op, "name must not be empty");
         }
-        let Ok(step) = i64::try_from(step) else { bail!(Value, op, "TensorBoard has no step {step}") };
+        let Ok(step) = i64::try_from(step) else { bail!(Value, op, "step must fit in i64, got {step}") };
         let entry = value(Message::new().bytes(1, name.as_bytes()));
         let summary = Message::new().message(1, &entry);
         self.record(op, &Message::new().double(1, now()).int(2, step).message(5, &summary))?;
@@ -173,7 +173,7 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// Counts of values that are all finite, in buckets of one width.
+/// The histogram of finite values, in buckets of one width.
 fn histogram(values: &[f64]) -> Message {
     let (low, high) = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), &x| (a.min(x), b.max(x)));
     let (sum, squares) = values.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));

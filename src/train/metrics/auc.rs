@@ -5,8 +5,8 @@ use crate::error::bail;
 use crate::{Result, Tensor};
 use cotangent_macros::named;
 
-/// The area under the curve of true positives against false positives: the chance that an example of a class has a higher
-/// score for it than one that is not of it, equal scores counting half. All scores are kept, so that it is exact.
+/// The area under the ROC curve: the probability that an example of a class has a higher score for it than an example of
+/// another class, where equal scores count half. All scores are kept, so the result is exact.
 ///
 /// ```
 /// use cotangent::tensor;
@@ -20,18 +20,18 @@ use cotangent_macros::named;
 pub struct RocAuc {
     /// `None` for two classes with one score.
     classes: Option<(usize, Average)>,
-    /// One for each class of each example, or one for each example.
+    /// A score for each class of each example, or one for each example.
     scores: Vec<f64>,
     targets: Vec<i64>,
 }
 
 impl RocAuc {
-    /// Of two classes: predictions are scores of class 1, of whatever scale, and have the targets' shape.
+    /// For two classes: predictions are scores of class 1, of any scale, with the shape of the targets.
     pub fn binary() -> RocAuc {
         RocAuc { classes: None, scores: Vec::new(), targets: Vec::new() }
     }
 
-    /// Of several classes, each against all others: predictions are probabilities `[n, classes, ..]`, as softmax gives them.
+    /// For several classes, each against the others: predictions are probabilities `[n, classes, ..]`, as from softmax.
     ///
     /// # Errors
     /// If there are fewer than two classes, or the average is [`Average::Binary`].
@@ -39,10 +39,10 @@ impl RocAuc {
     pub fn one_vs_rest(classes: usize, average: Average) -> Result<RocAuc> {
         const OP: &str = "RocAuc::one_vs_rest";
         if classes < 2 {
-            bail!(Value, OP, "{classes} classes: there are two at least");
+            bail!(Value, OP, "classes must be at least 2, got {classes}");
         }
         if average == Average::Binary {
-            bail!(Value, OP, "Average::Binary is for two classes with one score: use RocAuc::binary()");
+            bail!(Value, OP, "average must not be Binary: use RocAuc::binary()");
         }
         Ok(RocAuc { classes: Some((classes, average)), scores: Vec::new(), targets: Vec::new() })
     }
@@ -62,7 +62,7 @@ impl Metric for RocAuc {
             None if prediction.shape() != target.shape() => bail!(
                 Shape,
                 OP,
-                "scores of shape {:?} for targets of shape {:?}: of two classes each example has one score, that of class 1",
+                "scores (of class 1) and targets must have the same shape, got {:?} and {:?}",
                 prediction.shape(),
                 target.shape()
             ),
@@ -70,7 +70,7 @@ impl Metric for RocAuc {
             Some(classes) => {
                 check_scores(OP, prediction, target)?;
                 if prediction.shape()[1] != classes {
-                    bail!(Shape, OP, "scores of {} classes for a metric of {classes}", prediction.shape()[1]);
+                    bail!(Shape, OP, "expected scores of {classes} classes, got {}", prediction.shape()[1]);
                 }
                 let scores = numbers(OP, "scores", &prediction.detach().movedim(1, -1)?)?;
                 check_probabilities(OP, classes, &scores)?;
@@ -120,34 +120,30 @@ impl Metric for RocAuc {
     }
 }
 
-/// One class is ranked against the others by its scores in all examples: scores that are not on one scale, as logits are
-/// not, would give a figure of something else.
+/// A class is ranked against the others by its scores in all examples, which must have one scale. Logits do not, and would
+/// give a wrong result.
 fn check_probabilities(op: &'static str, classes: usize, scores: &[f64]) -> Result<()> {
     for (at, row) in scores.chunks_exact(classes).enumerate() {
         let sum: f64 = row.iter().sum();
-        // What half precision makes of probabilities passes.
+        // The tolerance allows for half precision.
         if !((sum - 1.0).abs() < 0.02 && row.iter().all(|p| (0.0..=1.0).contains(p))) {
-            bail!(
-                Value,
-                op,
-                "the scores of example {at} are no probabilities, they sum to {sum}: pass them through softmax(1)"
-            );
+            bail!(Value, op, "scores must be probabilities, those of example {at} sum to {sum}: apply softmax(1)");
         }
     }
     Ok(())
 }
 
-/// The area by ranks: equal scores share the mean of theirs.
+/// The area by ranks. Equal scores share the mean of their ranks.
 fn area(op: &'static str, class: usize, mut examples: Vec<(f64, bool)>) -> Result<f64> {
     examples.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let positives = examples.iter().filter(|(_, is)| *is).count() as f64;
     let negatives = examples.len() as f64 - positives;
     if positives == 0.0 || negatives == 0.0 {
-        let there = if positives == 0.0 { "no example" } else { "no example but those" };
-        bail!(Value, op, "there is {there} of class {class}: the area under its ROC curve is not defined");
+        let there = if positives == 0.0 { "no" } else { "only" };
+        bail!(Value, op, "AUC of class {class} requires examples of it and of others, got {there} examples of it");
     }
     let (mut ranks, mut before) = (0.0, 0);
-    // -0.0 and 0.0 are the same score, though the order above tells them apart.
+    // -0.0 and 0.0 are equal scores, though `total_cmp` orders them.
     for equal in examples.chunk_by(|a, b| a.0 == b.0) {
         let rank = before as f64 + (equal.len() + 1) as f64 / 2.0;
         ranks += rank * equal.iter().filter(|(_, is)| *is).count() as f64;

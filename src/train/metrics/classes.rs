@@ -1,4 +1,4 @@
-//! Metrics of classes: accuracy, precision, recall, F1.
+//! Metrics of classification: accuracy, precision, recall, F1.
 
 use super::{Metric, check_range, check_scores, nothing, predicted_classes, target_classes, without};
 use crate::autograd::no_grad;
@@ -6,10 +6,10 @@ use crate::error::{bail, err};
 use crate::{DType, Result, Tensor};
 use cotangent_macros::named;
 
-/// The share of examples whose class is predicted.
+/// The share of examples whose class is predicted correctly.
 ///
-/// Predictions are scores `[n, classes, ..]`, of which the highest counts, for targets `[n, ..]`; or classes of the targets'
-/// own shape; or, for two classes, the probability of class 1.
+/// For targets `[n, ..]`, predictions are scores `[n, classes, ..]`, of which the highest counts, or classes of the targets'
+/// shape, or for two classes probabilities of class 1 of that shape.
 ///
 /// ```
 /// use cotangent::tensor;
@@ -32,12 +32,12 @@ pub struct Accuracy {
 }
 
 impl Accuracy {
-    /// The accuracy of nothing yet.
+    /// An accuracy without examples.
     pub fn new() -> Accuracy {
         Accuracy::default()
     }
 
-    /// Above which score class 1 is predicted, where a prediction is one number. Unless set: 0.5, and scores must be
+    /// The score above which class 1 is predicted, for predictions of one number. Unless set: 0.5, and scores must be
     /// probabilities.
     #[must_use]
     pub fn threshold(mut self, threshold: f64) -> Accuracy {
@@ -45,7 +45,7 @@ impl Accuracy {
         self
     }
 
-    /// A target that does not count, such as that of padding.
+    /// A target that is ignored, such as padding.
     #[must_use]
     pub fn ignore_index(mut self, class: i64) -> Accuracy {
         self.ignored = Some(class);
@@ -85,8 +85,8 @@ impl Metric for Accuracy {
     }
 }
 
-/// The share of examples whose class is among the `k` with the highest scores. Of equal scores the lower class comes first, as
-/// with [`Tensor::argmax`]; one that is NaN comes last.
+/// The share of examples whose class is among the `k` classes with the highest scores. Of equal scores the lower class comes
+/// first, as with [`Tensor::argmax`]; NaN comes last.
 ///
 /// ```
 /// use cotangent::tensor;
@@ -105,19 +105,19 @@ pub struct TopKAccuracy {
 }
 
 impl TopKAccuracy {
-    /// Of the `k` highest scores.
+    /// The accuracy of the `k` highest scores.
     ///
     /// # Errors
     /// If `k` is 0.
     #[named("TopKAccuracy::new")]
     pub fn new(k: usize) -> Result<TopKAccuracy> {
         if k == 0 {
-            bail!(Value, "TopKAccuracy::new", "k is 0: no class would count");
+            bail!(Value, "TopKAccuracy::new", "k must be positive, got 0");
         }
         Ok(TopKAccuracy { k, ignored: None, correct: 0, all: 0 })
     }
 
-    /// A target that does not count, such as that of padding.
+    /// A target that is ignored, such as padding.
     #[must_use]
     pub fn ignore_index(mut self, class: i64) -> TopKAccuracy {
         self.ignored = Some(class);
@@ -136,7 +136,7 @@ impl Metric for TopKAccuracy {
         check_scores(OP, prediction, target)?;
         let (classes, scored) = (target_classes(OP, target)?, prediction.shape()[1]);
         if self.k > scored {
-            bail!(Value, OP, "k is {}, and there are scores of {scored} classes", self.k);
+            bail!(Value, OP, "k must be at most {scored}, the number of classes, got {}", self.k);
         }
         let counted: Vec<i64> = classes.iter().copied().filter(|&class| Some(class) != self.ignored).collect();
         check_range(OP, "target", scored, &counted)?;
@@ -161,16 +161,16 @@ impl Metric for TopKAccuracy {
     }
 }
 
-/// How many classes come before each target by their scores `[n, classes, ..]`. On the scores' own device: they are many.
+/// The rank of each target by its score among `[n, classes, ..]`, computed on the device of the scores.
 fn ranks(scores: &Tensor, target: &Tensor, ignored: Option<i64>) -> Result<Vec<i64>> {
     let mut target = target.to_dtype(DType::I64)?.to_device(scores.device())?;
     if let Some(ignored) = ignored {
-        // Any class will do: what it gives is not counted.
+        // Any class will do, as the result is not counted.
         target = target.masked_fill(&target.eq(ignored)?, 0)?;
     }
     let (target, classes) = (target.unsqueeze(1)?, scores.shape()[1]);
     let own = scores.gather(1, &target)?;
-    // Written so that a score which is NaN, that of the target included, is never among the highest.
+    // Written so that NaN, also as the score of the target, is never among the highest.
     let not_above = scores.le(&own)?.sum(1)?;
     let mut shape = vec![1; scores.rank()];
     shape[1] = classes;
@@ -179,7 +179,7 @@ fn ranks(scores: &Tensor, target: &Tensor, ignored: Option<i64>) -> Result<Vec<i
     not_above.neg()?.add(classes as i64)?.add(&before)?.to_vec()
 }
 
-/// How the figures of several classes become one, as in scikit-learn.
+/// How the values of several classes are averaged, as in scikit-learn.
 ///
 /// ```
 /// use cotangent::tensor;
@@ -195,17 +195,17 @@ fn ranks(scores: &Tensor, target: &Tensor, ignored: Option<i64>) -> Result<Vec<i
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Average {
-    /// The figure of class 1, of two.
+    /// The value of class 1 of two.
     Binary,
-    /// Over all classes as if they were one: every example counts the same.
+    /// Over all examples: each example has the same weight.
     Micro,
-    /// The mean over the classes that occur in targets or predictions: every class counts the same.
+    /// The mean over the classes that occur in targets or predictions: each class has the same weight.
     Macro,
-    /// The mean over the classes, each as often as it occurs in the targets.
+    /// The mean over the classes, weighted by their number of targets.
     Weighted,
 }
 
-/// What is counted of each class.
+/// The counts of each class.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClassCounts {
     pub hits: Vec<u64>,
@@ -213,10 +213,10 @@ pub(super) struct ClassCounts {
     pub actual: Vec<u64>,
 }
 
-/// A figure of one class: from its hits, how often it was predicted, and how often it was right.
+/// The metric of one class, from its numbers of hits, predictions and targets.
 type Figure = fn(u64, u64, u64) -> f64;
 
-/// A share of nothing is 0, as in scikit-learn.
+/// 0 / 0 is 0, as in scikit-learn.
 fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
@@ -260,10 +260,10 @@ impl ClassCounts {
     }
 }
 
-/// Classes that a metric can count: three numbers for each.
+/// The most classes of a metric, which keeps three numbers for each.
 const MOST_CLASSES: usize = 1 << 24;
 
-/// Defines a metric that averages a figure over classes.
+/// Defines a metric that is averaged over classes.
 macro_rules! averaged {
     ($(#[$doc:meta])* $name:ident, $text:literal, $figure:expr, $new:tt $update:tt $compute:tt) => {
         $(#[$doc])*
@@ -277,23 +277,23 @@ macro_rules! averaged {
         }
 
         impl $name {
-            /// Of so many classes.
+            /// For a number of classes.
             ///
             /// # Errors
-            /// If there are no classes, or too many to be counted; if the average is [`Average::Binary`] and there are not two.
+            /// If `classes` is 0 or too large, or not 2 for [`Average::Binary`].
             #[named($new)]
             pub fn new(classes: usize, average: Average) -> Result<$name> {
                 const OP: &str = $new;
                 if classes == 0 || classes > MOST_CLASSES {
-                    bail!(Value, OP, "{classes} classes: there can be 1 to {MOST_CLASSES}");
+                    bail!(Value, OP, "classes must be in [1, {MOST_CLASSES}], got {classes}");
                 }
                 if average == Average::Binary && classes != 2 {
-                    bail!(Value, OP, "Average::Binary is the figure of class 1 of two, and there are {classes} classes");
+                    bail!(Value, OP, "Average::Binary requires 2 classes, got {classes}");
                 }
                 Ok($name { classes, average, threshold: None, ignored: None, counts: ClassCounts::default() })
             }
 
-            /// Above which score class 1 is predicted, where a prediction is one number. Unless set: 0.5, and scores must be
+            /// The score above which class 1 is predicted, for predictions of one number. Unless set: 0.5, and scores must be
             /// probabilities.
             #[must_use]
             pub fn threshold(mut self, threshold: f64) -> $name {
@@ -301,14 +301,14 @@ macro_rules! averaged {
                 self
             }
 
-            /// A target that does not count, such as that of padding.
+            /// A target that is ignored, such as padding.
             #[must_use]
             pub fn ignore_index(mut self, class: i64) -> $name {
                 self.ignored = Some(class);
                 self
             }
 
-            /// The figure of each class.
+            /// The value of each class.
             pub fn per_class(&self) -> Vec<f64> {
                 self.counts.each($figure)
             }
@@ -340,7 +340,7 @@ macro_rules! averaged {
     };
 }
 
-/// Predicted and actual classes of a batch, checked against the number of classes.
+/// The predicted and actual classes of a batch, checked against the number of classes.
 pub(crate) fn counted(
     op: &'static str,
     classes: usize,
@@ -354,13 +354,14 @@ pub(crate) fn counted(
         bail!(
             Shape,
             op,
-            "a prediction that is one number is a score of class 1 of two, and there are {classes} classes: scores are [n, {classes}, ..]"
+            "scores of {classes} classes must have shape [n, {classes}, ..], got {:?}",
+            prediction.shape()
         );
     }
     let predicted = predicted_classes(op, prediction, target, threshold)?;
     let scored = prediction.shape().get(1).copied().filter(|_| prediction.shape() != target.shape());
     if let Some(scored) = scored.filter(|&scored| scored != classes) {
-        return Err(err!(Shape, op, "scores of {scored} classes for a metric of {classes}"));
+        return Err(err!(Shape, op, "expected scores of {classes} classes, got {scored}"));
     }
     let (predicted, actual) = without(ignored, predicted, actual);
     check_range(op, "target", classes, &actual)?;
@@ -369,7 +370,7 @@ pub(crate) fn counted(
 }
 
 averaged! {
-    /// Of the examples that a class was predicted for, the share that are of it. 0 for a class that was never predicted.
+    /// The share of correct predictions among the predictions of a class. 0 for a class that was never predicted.
     ///
     /// ```
     /// use cotangent::tensor;
@@ -383,7 +384,7 @@ averaged! {
 }
 
 averaged! {
-    /// Of the examples of a class, the share that it was predicted for. 0 for a class that there is no example of.
+    /// The share of correct predictions among the examples of a class. 0 for a class without examples.
     ///
     /// ```
     /// use cotangent::tensor;

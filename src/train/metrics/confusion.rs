@@ -1,4 +1,4 @@
-//! Which class is taken for which.
+//! The confusion matrix.
 
 use super::Metric;
 use super::classes::{ClassCounts, counted};
@@ -7,7 +7,7 @@ use crate::{Result, Tensor};
 use cotangent_macros::named;
 use std::fmt;
 
-/// How often each class was predicted for examples of each: rows are targets, columns predictions.
+/// The confusion matrix: counts with targets as rows and predictions as columns.
 ///
 /// ```
 /// use cotangent::tensor;
@@ -23,27 +23,27 @@ pub struct ConfusionMatrix {
     classes: usize,
     threshold: Option<f64>,
     ignored: Option<i64>,
-    /// Row after row.
+    /// Row by row.
     counts: Vec<u64>,
 }
 
-/// The matrix has this number of rows, and as many columns, at most.
+/// The most classes of a matrix.
 const MOST: usize = 10_000;
 
 impl ConfusionMatrix {
-    /// Of so many classes.
+    /// A matrix of `classes` classes.
     ///
     /// # Errors
     /// If there are no classes, or more than 10 000.
     #[named("ConfusionMatrix::new")]
     pub fn new(classes: usize) -> Result<ConfusionMatrix> {
         if classes == 0 || classes > MOST {
-            bail!(Value, "ConfusionMatrix::new", "{classes} classes: there can be 1 to {MOST}");
+            bail!(Value, "ConfusionMatrix::new", "classes must be in [1, {MOST}], got {classes}");
         }
         Ok(ConfusionMatrix { classes, threshold: None, ignored: None, counts: vec![0; classes * classes] })
     }
 
-    /// Above which score class 1 is predicted, where a prediction is one number. Unless set: 0.5, and scores must be
+    /// The score above which class 1 is predicted, for predictions of one number. Unless set: 0.5, and scores must be
     /// probabilities.
     #[must_use]
     pub fn threshold(mut self, threshold: f64) -> ConfusionMatrix {
@@ -51,7 +51,7 @@ impl ConfusionMatrix {
         self
     }
 
-    /// A target that does not count, such as that of padding.
+    /// A target that is ignored, such as padding.
     #[must_use]
     pub fn ignore_index(mut self, class: i64) -> ConfusionMatrix {
         self.ignored = Some(class);
@@ -63,7 +63,7 @@ impl ConfusionMatrix {
         self.classes
     }
 
-    /// How often `predicted` was predicted for examples of `target`; 0 for what is no class.
+    /// The number of examples of `target` with the prediction `predicted`; 0 for an invalid class.
     pub fn count(&self, target: usize, predicted: usize) -> u64 {
         if target < self.classes && predicted < self.classes {
             self.counts[target * self.classes + predicted]
@@ -72,7 +72,7 @@ impl ConfusionMatrix {
         }
     }
 
-    /// The whole matrix as a tensor of integers, `[classes, classes]`.
+    /// The matrix as a tensor of integers, `[classes, classes]`.
     ///
     /// # Errors
     /// If memory runs out.
@@ -90,12 +90,12 @@ impl ConfusionMatrix {
         }
     }
 
-    /// The recall of each class: the share of its examples that it was predicted for.
+    /// The recall of each class: the share of correct predictions among its examples.
     pub fn recall(&self) -> Vec<f64> {
         self.class_counts().each(super::classes::RECALL)
     }
 
-    /// The precision of each class: the share that are of it among the examples it was predicted for.
+    /// The precision of each class: the share of correct predictions among its predictions.
     pub fn precision(&self) -> Vec<f64> {
         self.class_counts().each(super::classes::PRECISION)
     }
@@ -106,7 +106,7 @@ impl ConfusionMatrix {
     }
 }
 
-/// As a metric it is the accuracy.
+/// As a metric, the accuracy.
 impl Metric for ConfusionMatrix {
     fn name(&self) -> String {
         "accuracy".into()
@@ -136,7 +136,7 @@ impl Metric for ConfusionMatrix {
     }
 }
 
-/// A table, with targets from top to bottom and predictions from left to right.
+/// A table with targets as rows and predictions as columns.
 impl fmt::Display for ConfusionMatrix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let most = self.counts.iter().max().copied().unwrap_or(0).max(self.classes as u64);

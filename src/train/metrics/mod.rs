@@ -1,7 +1,7 @@
-//! Metrics: figures of how well a model does, over any number of batches.
+//! Metrics of the quality of a model, over any number of batches.
 //!
-//! A metric keeps counts and sums, not means: what it says after many batches, of whatever sizes, is what it would say of all
-//! examples at once. The values are scikit-learn's.
+//! A metric keeps counts and sums, not means: the result over many batches of any sizes equals that over all examples at once.
+//! The values equal scikit-learn's.
 //!
 //! ```
 //! use cotangent::tensor;
@@ -28,9 +28,9 @@ use crate::autograd::no_grad;
 use crate::error::{bail, err};
 use crate::{DType, Device, Error, Result, Tensor};
 
-/// A figure of how well predictions fit their targets, gathered over batches.
+/// A metric of how well predictions fit their targets, accumulated over batches.
 ///
-/// One's own is a struct with these methods: a [`Trainer`](crate::train::Trainer) takes it like those of the crate.
+/// Implement it for custom metrics: a [`Trainer`](crate::train::Trainer) takes them like those of the crate.
 ///
 /// ```
 /// use cotangent::train::{Metric, MeanAbsoluteError};
@@ -47,28 +47,28 @@ pub trait Metric {
     /// The name under which it is logged.
     fn name(&self) -> String;
 
-    /// Counts a batch of predictions and their targets.
+    /// Updates the metric with the predictions and the targets of a batch.
     ///
     /// # Errors
-    /// If they do not fit each other or the metric; nothing is counted then.
+    /// If they do not fit each other or the metric; the metric is then unchanged.
     fn update(&mut self, prediction: &Tensor, target: &Tensor) -> Result<()>;
 
-    /// The figure over all that was counted since the last [`reset`](Self::reset).
+    /// The value over all batches since the last [`reset`](Self::reset).
     ///
     /// # Errors
-    /// If nothing was counted, or the figure is not defined for what was.
+    /// If there were no examples, or the value is not defined for them.
     fn compute(&self) -> Result<f64>;
 
-    /// Forgets what was counted.
+    /// Resets the metric.
     fn reset(&mut self);
 
-    /// Whether a higher figure is a better one. Losses and errors say no.
+    /// Whether higher values are better. False for losses and errors.
     fn higher_is_better(&self) -> bool {
         true
     }
 }
 
-/// Hands everything on.
+/// Forwards all methods.
 macro_rules! metric_behind {
     ($pointer:ty) => {
         impl<M: Metric + ?Sized> Metric for $pointer {
@@ -95,33 +95,33 @@ macro_rules! metric_behind {
     };
 }
 
-// The first for a metric that is looked at afterwards, such as a confusion matrix.
+// `&mut` is for a metric that is read afterwards, such as a confusion matrix.
 metric_behind!(&mut M);
 metric_behind!(Box<M>);
 
-/// The error of a figure over nothing.
+/// The error of a metric without examples.
 fn nothing(op: &'static str) -> Error {
     err!(Value, op, "nothing was counted yet: call update first")
 }
 
-/// Values on the CPU as `f64`, apart from the graph.
+/// Values on the CPU as `f64`, detached.
 fn numbers(op: &'static str, what: &str, values: &Tensor) -> Result<Vec<f64>> {
     if values.dtype().is_complex() {
-        bail!(DType, op, "the {what} are of {}: real numbers are needed", values.dtype());
+        bail!(DType, op, "{what} must be real, got {}", values.dtype());
     }
     no_grad(|| values.detach().to_device(Device::Cpu)?.to_dtype(DType::F64)?.to_vec())
 }
 
-/// The classes of targets, as they were given: no range is checked.
+/// The classes of targets, without a check of their range.
 fn target_classes(op: &'static str, target: &Tensor) -> Result<Vec<i64>> {
     if !target.dtype().is_int() && target.dtype() != DType::Bool {
-        bail!(DType, op, "the targets are of {}: they are numbers of classes, which are integers", target.dtype());
+        bail!(DType, op, "classes must be integers or bools, got {}", target.dtype());
     }
     target.to_device(Device::Cpu)?.to_dtype(DType::I64)?.to_vec()
 }
 
-/// The classes that predictions name: those with the highest score in dimension 1, or, where a prediction has its target's
-/// own shape, the classes themselves, or whether the probability of class 1 is above a threshold.
+/// The predicted classes: those with the highest score in dimension 1, or, for predictions of the targets' shape, the classes
+/// themselves, or whether the probability of class 1 is above a threshold.
 fn predicted_classes(
     op: &'static str,
     prediction: &Tensor,
@@ -139,7 +139,7 @@ fn predicted_classes(
             bail!(
                 Value,
                 op,
-                "a prediction of {score} is no probability: set a threshold for scores of another kind (0.0 for logits)"
+                "predictions must be probabilities, got {score}: set a threshold for other scores (0.0 for logits)"
             );
         }
         let threshold = threshold.unwrap_or(0.5);
@@ -149,7 +149,7 @@ fn predicted_classes(
     no_grad(|| target_classes(op, &prediction.detach().argmax(1)?))
 }
 
-/// Refuses scores that are not `[n, classes, ..]` beside targets `[n, ..]`.
+/// Refuses scores that are not `[n, classes, ..]` for targets `[n, ..]`.
 fn check_scores(op: &'static str, prediction: &Tensor, target: &Tensor) -> Result<()> {
     let (scores, classes) = (prediction.shape(), target.shape());
     let fits = scores.len() == classes.len() + 1
@@ -163,20 +163,19 @@ fn check_scores(op: &'static str, prediction: &Tensor, target: &Tensor) -> Resul
     bail!(
         Shape,
         op,
-        "predictions of shape {scores:?} do not fit targets of shape {classes:?}: for targets [n, ..] predictions are scores \
-         [n, classes, ..], or classes of the targets' shape"
+        "predictions must have shape [n, classes, ..] or that of the targets [n, ..], got {scores:?} for targets {classes:?}"
     )
 }
 
-/// Refuses a target that is no class, and says where it is.
+/// Refuses a class that is out of range, with its position.
 fn check_range(op: &'static str, what: &str, classes: usize, found: &[i64]) -> Result<()> {
     match found.iter().position(|&class| class < 0 || class as u64 >= classes as u64) {
-        Some(at) => bail!(Index, op, "{what} {at} is class {}, and there are {classes} classes", found[at]),
+        Some(at) => bail!(Index, op, "{what} {at} is class {}, out of range for {classes} classes", found[at]),
         None => Ok(()),
     }
 }
 
-/// The part of two lists that an ignored target leaves.
+/// Predictions and targets without the ignored target.
 fn without(ignored: Option<i64>, predicted: Vec<i64>, target: Vec<i64>) -> (Vec<i64>, Vec<i64>) {
     match ignored {
         Some(ignored) => predicted.into_iter().zip(target).filter(|&(_, target)| target != ignored).unzip(),

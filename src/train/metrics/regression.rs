@@ -1,12 +1,13 @@
-//! Metrics of numbers, perplexity, and means.
+//! Metrics of regression, perplexity, and means.
 
 use super::{Metric, nothing, numbers};
 use crate::autograd::no_grad;
 use crate::error::bail;
-use crate::{CrossEntropyOptions, DType, Reduction, Result, Tensor};
+use crate::options::CrossEntropyOptions;
+use crate::{DType, Reduction, Result, Tensor};
 use cotangent_macros::named;
 
-/// The mean of numbers, each as often as its weight says: of losses, with the sizes of their batches.
+/// A weighted mean, for example of losses with the sizes of their batches as weights.
 ///
 /// ```
 /// use cotangent::train::Mean;
@@ -23,12 +24,12 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// The mean of nothing yet.
+    /// A mean without numbers.
     pub fn new() -> Mean {
         Mean::default()
     }
 
-    /// Counts a number with a weight.
+    /// Adds a number with a weight.
     pub fn update(&mut self, value: f64, weight: f64) {
         if weight != 0.0 {
             self.sum += value * weight;
@@ -36,12 +37,12 @@ impl Mean {
         }
     }
 
-    /// The mean; `None` of nothing.
+    /// The mean; `None` if the sum of the weights is 0.
     pub fn compute(&self) -> Option<f64> {
         (self.weight != 0.0).then(|| self.sum / self.weight)
     }
 
-    /// Forgets what was counted.
+    /// Resets the mean.
     pub fn reset(&mut self) {
         *self = Mean::new();
     }
@@ -56,13 +57,13 @@ impl Mean {
     }
 }
 
-/// Both sides of a batch as numbers, of one shape: `[n, 1]` beside `[n]` would be compared each with each.
+/// The predictions and the targets as numbers. They must have one shape: `[n, 1]` and `[n]` would broadcast.
 fn pair(op: &'static str, prediction: &Tensor, target: &Tensor) -> Result<(Vec<f64>, Vec<f64>)> {
     if prediction.shape() != target.shape() {
         bail!(
             Shape,
             op,
-            "predictions of shape {:?} for targets of shape {:?}: both have the same",
+            "predictions and targets must have the same shape, got {:?} and {:?}",
             prediction.shape(),
             target.shape()
         );
@@ -70,7 +71,7 @@ fn pair(op: &'static str, prediction: &Tensor, target: &Tensor) -> Result<(Vec<f
     Ok((numbers(op, "predictions", prediction)?, numbers(op, "targets", target)?))
 }
 
-/// Defines the mean of a figure over all elements.
+/// Defines a metric that is a mean over all elements.
 macro_rules! mean_of {
     ($(#[$doc:meta])* $name:ident, $text:literal, $each:expr, $last:expr, $update:tt $compute:tt) => {
         $(#[$doc])*
@@ -80,7 +81,7 @@ macro_rules! mean_of {
         }
 
         impl $name {
-            /// The figure of nothing yet.
+            /// A metric without examples.
             pub fn new() -> $name {
                 $name::default()
             }
@@ -163,8 +164,8 @@ mean_of! {
     RootMeanSquaredError, "rmse", |d| d * d, f64::sqrt, "RootMeanSquaredError::update" "RootMeanSquaredError::compute"
 }
 
-/// The share of the targets' variance that predictions explain: 1 where they are right, 0 where the mean would do as well,
-/// and below 0 where it would do better. Of targets `[n, ..]` with several numbers each, the mean over these.
+/// The coefficient of determination R²: 1 for exact predictions, 0 if the mean would be as good, negative if it would be
+/// better. For targets `[n, ..]` with several values per example, the mean over these.
 ///
 /// ```
 /// use cotangent::tensor;
@@ -182,18 +183,18 @@ pub struct R2Score {
     outputs: Vec<Output>,
 }
 
-/// One of the numbers that an example has.
+/// The sums of one value per example.
 #[derive(Clone, Copy, Debug, Default)]
 struct Output {
     mean: f64,
-    /// Of the squared distances of targets from their mean.
+    /// The sum of squared distances of targets from their mean.
     spread: f64,
-    /// Of the squared distances of targets from predictions.
+    /// The sum of squared distances of targets from predictions.
     residual: f64,
 }
 
 impl R2Score {
-    /// The score of nothing yet.
+    /// A score without examples.
     pub fn new() -> R2Score {
         R2Score::default()
     }
@@ -208,14 +209,16 @@ impl Metric for R2Score {
     fn update(&mut self, prediction: &Tensor, target: &Tensor) -> Result<()> {
         const OP: &str = "R2Score::update";
         let (prediction, targets) = pair(OP, prediction, target)?;
-        let Some(&examples) = target.shape().first() else { bail!(Shape, OP, "targets are [n, ..], not one number") };
+        let Some(&examples) = target.shape().first() else {
+            bail!(Shape, OP, "targets must have shape [n, ..], got []")
+        };
         let outputs: usize = target.shape()[1..].iter().product();
         if outputs == 0 || (self.examples > 0 && outputs != self.outputs.len()) {
             let before = self.outputs.len();
             bail!(
                 Shape,
                 OP,
-                "targets of shape {:?} have {outputs} numbers each, those before {before}",
+                "targets must have at least 1 value per example, as many as before ({before}), got shape {:?}",
                 target.shape()
             );
         }
@@ -225,7 +228,7 @@ impl Metric for R2Score {
         {
             let count = (self.examples + example as u64 + 1) as f64;
             for ((output, p), t) in self.outputs.iter_mut().zip(prediction).zip(target) {
-                // The running mean and sum of squares by Welford: no difference of large sums.
+                // Welford's running mean and sum of squares, which avoids differences of large sums.
                 let from_old = t - output.mean;
                 output.mean += from_old / count;
                 output.spread += from_old * (t - output.mean);
@@ -239,10 +242,10 @@ impl Metric for R2Score {
     #[named("R2Score::compute")]
     fn compute(&self) -> Result<f64> {
         if self.examples < 2 {
-            bail!(Value, "R2Score::compute", "{} examples were counted: there is no variance below 2", self.examples);
+            bail!(Value, "R2Score::compute", "R² requires at least 2 examples, got {}", self.examples);
         }
         let score = |output: &Output| match (output.residual, output.spread) {
-            // As scikit-learn: targets that are all the same leave nothing to explain.
+            // As in scikit-learn for constant targets.
             (0.0, 0.0) => 1.0,
             (_, 0.0) => 0.0,
             (residual, spread) => 1.0 - residual / spread,
@@ -255,7 +258,7 @@ impl Metric for R2Score {
     }
 }
 
-/// How many words a language model hesitates between: e to the mean cross entropy of its logits `[.., vocabulary]` for targets
+/// The perplexity of a language model: the exponential of the mean cross entropy of its logits `[.., vocabulary]` for targets
 /// `[..]`.
 ///
 /// ```
@@ -273,12 +276,12 @@ pub struct Perplexity {
 }
 
 impl Perplexity {
-    /// The perplexity of nothing yet.
+    /// A perplexity without examples.
     pub fn new() -> Perplexity {
         Perplexity::default()
     }
 
-    /// A target that does not count, such as that of padding.
+    /// A target that is ignored, such as padding.
     #[must_use]
     pub fn ignore_index(mut self, target: i64) -> Perplexity {
         self.ignored = Some(target);
@@ -296,7 +299,11 @@ impl Metric for Perplexity {
         const OP: &str = "Perplexity::update";
         let (logits, targets) = (prediction.shape(), target.shape());
         if logits.split_last().is_none_or(|(_, rest)| rest != targets) {
-            bail!(Shape, OP, "logits of shape {logits:?} for targets of shape {targets:?}: they are [.., vocabulary]");
+            bail!(
+                Shape,
+                OP,
+                "logits must have shape [.., vocabulary] for targets [..], got {logits:?} for {targets:?}"
+            );
         }
         let found = super::target_classes(OP, target)?;
         let counted = found.iter().filter(|&&target| Some(target) != self.ignored).count();

@@ -1,13 +1,13 @@
-//! Numbers by step, and which of them share a chart.
+//! Curves, and their grouping into charts.
 
 use crate::json::object;
 use crate::order::sort_few_by_key;
 use serde_json::Value;
 
-/// Points that a curve of the page has at most.
+/// The most points of a curve on the page.
 const MOST: usize = 2000;
 
-/// Numbers by step.
+/// A curve: numbers by step.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     pub name: String,
@@ -31,7 +31,7 @@ impl Series {
         self.points.len()
     }
 
-    /// At most about so many points: of each stretch the lowest and the highest, so that no peak is lost.
+    /// About `most` points at most: the lowest and the highest of each segment, so that no peak is lost.
     fn thinned(&self, most: usize) -> Vec<(u64, f64)> {
         if self.points.len() <= most {
             return self.points.clone();
@@ -48,7 +48,7 @@ impl Series {
         self.points.chunks(stretch).flat_map(extremes).collect()
     }
 
-    /// Its points as data of the page. A number that is not finite is a gap.
+    /// The points as data of the page. A number that is not finite is a gap.
     pub fn data(&self, name: &str, most: usize) -> Value {
         let points = self.thinned(most);
         let x: Vec<u64> = points.iter().map(|point| point.0).collect();
@@ -56,13 +56,13 @@ impl Series {
         object! {"name": name, "x": x, "y": y}
     }
 
-    /// Whether some of its points are left out of the page.
+    /// Whether the page leaves out points.
     pub fn is_thinned(&self) -> bool {
         self.points.len() > MOST
     }
 }
 
-/// The parts of a name that say which data it speaks of.
+/// Prefixes of names, and the data they stand for.
 const PARTS: [(&str, &str); 9] = [
     ("train_", "train"),
     ("train/", "train"),
@@ -75,7 +75,7 @@ const PARTS: [(&str, &str); 9] = [
     ("test/", "test"),
 ];
 
-/// What a curve is of, and of which data.
+/// Splits a name into the quantity and the data.
 fn split(name: &str) -> (&str, Option<&'static str>) {
     for (beginning, part) in PARTS {
         if let Some(rest) = name.strip_prefix(beginning)
@@ -87,7 +87,7 @@ fn split(name: &str) -> (&str, Option<&'static str>) {
     (name, None)
 }
 
-/// The charts of the page, in the order in which their first curves came.
+/// The charts of the page, in the order of their first curves.
 pub(super) fn charts(series: &[Series]) -> Vec<Value> {
     let mut charts: Vec<(&str, Vec<&Series>)> = Vec::new();
     for series in series {
@@ -99,7 +99,7 @@ pub(super) fn charts(series: &[Series]) -> Vec<Value> {
     }
     let chart = |(title, all): &(&str, Vec<&Series>)| {
         let curve = |series: &&Series| {
-            // A curve without a beginning beside one that has one is that of the training.
+            // A curve without a prefix in a chart with others is that of training.
             let name = match split(&series.name).1 {
                 Some(part) => part,
                 None if all.len() > 1 => "train",

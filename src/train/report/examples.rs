@@ -1,4 +1,4 @@
-//! Images for the cells of a confusion matrix.
+//! Example images for the cells of a confusion matrix.
 
 use super::super::logs::png;
 use super::super::metrics::counted;
@@ -7,7 +7,7 @@ use crate::{Result, Tensor};
 use cotangent_macros::named;
 use std::collections::BTreeMap;
 
-/// Some images of each kind of mistake, and of what was right, for a [report](super::Report::examples).
+/// Example images of each kind of mistake and of correct predictions, for a [report](super::Report::examples).
 ///
 /// ```
 /// use cotangent::{Tensor, tensor, train::Examples};
@@ -23,21 +23,21 @@ pub struct Examples {
     bytes: usize,
 }
 
-/// Images of one mistake, and of one class that was right.
+/// The most images of one kind of mistake, and of correct predictions of one class.
 const MISTAKES: usize = 8;
 const RIGHT: usize = 2;
-/// A page of more bytes than this is slow to open.
+/// The most bytes of all images: a larger page is slow to open.
 const MOST_BYTES: usize = 4 << 20;
 
 impl Examples {
-    /// None yet, of so many classes.
+    /// No examples yet, of a number of classes.
     ///
     /// # Errors
     /// If there are no classes.
     #[named("Examples::new")]
     pub fn new(classes: usize) -> Result<Examples> {
         if classes == 0 {
-            bail!(Value, "Examples::new", "there are no classes");
+            bail!(Value, "Examples::new", "classes must be positive, got 0");
         }
         Ok(Examples { classes, cells: BTreeMap::new(), bytes: 0 })
     }
@@ -46,12 +46,12 @@ impl Examples {
         self.classes
     }
 
-    /// Takes the images `[n, height, width]` or `[n, channels, height, width]` of a batch that are still wanted; predictions and
-    /// targets are as for a [`ConfusionMatrix`](crate::train::ConfusionMatrix). 8 images are kept of each mistake and 2 of each
-    /// class that was right, and 4 MiB of all.
+    /// Adds images `[n, height, width]` or `[n, channels, height, width]` of a batch; predictions and targets are as for a
+    /// [`ConfusionMatrix`](crate::train::ConfusionMatrix). It keeps 8 images of each kind of mistake, 2 of correct predictions
+    /// of each class, and 4 MiB in total.
     ///
     /// # Errors
-    /// If they do not fit each other.
+    /// If images, predictions and targets do not fit each other.
     #[named("Examples::update")]
     pub fn update(&mut self, images: &Tensor, prediction: &Tensor, target: &Tensor) -> Result<()> {
         const OP: &str = "Examples::update";
@@ -60,7 +60,7 @@ impl Examples {
             bail!(
                 Shape,
                 OP,
-                "images of shape {images:?} for targets of shape {targets:?}: they are [n, .., height, width]"
+                "images must have shape [n, .., height, width] for targets [n], got {images:?} for {targets:?}"
             );
         }
         let (predicted, actual) = counted(OP, self.classes, prediction, target, None, None)?;
@@ -82,7 +82,7 @@ impl Examples {
     }
 }
 
-/// Bytes as a `data:` address.
+/// Bytes as a `data:` URL.
 pub(super) fn data_address(png: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::from("data:image/png;base64,");

@@ -1,7 +1,7 @@
 //! The graph of a model as a drawing: layers from the inputs at the top to the loss at the bottom.
 //!
-//! The usual way: each node gets a layer; an edge that crosses layers gets a point in each of them; layers are sorted so that
-//! neighbours stand below each other; then x positions follow, as near to the neighbours' mean as there is room.
+//! A layered drawing: each node gets a layer; an edge that crosses layers gets a point in each of them; layers are sorted by
+//! the positions of neighbours; then x positions are set as close to the mean of the neighbours as there is room.
 
 use super::escape;
 use crate::autograd::DrawnNode;
@@ -9,7 +9,7 @@ use crate::order::sort_by;
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// Nodes beyond which a drawing is no help.
+/// The most nodes of a drawing.
 pub(super) const MOST: usize = 400;
 
 const HEIGHT: f64 = 34.0;
@@ -17,7 +17,7 @@ const LAYER: f64 = 64.0;
 const GAP: f64 = 16.0;
 const LETTER: f64 = 6.8;
 
-/// Something that has a place in a layer: a node, or a point of an edge.
+/// An item of a layer: a node, or a point of an edge.
 struct Spot {
     /// `None` for a point of an edge.
     node: Option<usize>,
@@ -27,7 +27,7 @@ struct Spot {
     below: Vec<usize>,
 }
 
-/// The spots of a drawing, and those of each layer from left to right.
+/// All spots, and those of each layer from left to right.
 struct Layout {
     spots: Vec<Spot>,
     layers: Vec<Vec<usize>>,
@@ -40,7 +40,7 @@ pub(super) fn svg(nodes: &[DrawnNode], names: &HashMap<u64, String>) -> String {
     let width = |node: &DrawnNode| label(node).chars().count().max(shape(node).chars().count()) as f64 * LETTER + 20.0;
     let mut layout = Layout::new(nodes, &nodes.iter().map(width).collect::<Vec<_>>());
     layout.sort();
-    layout.place();
+    layout.position();
     let (left, right) = layout.bounds();
     let (wide, high) = (right - left + 2.0 * GAP, layout.layers.len() as f64 * LAYER);
     let mut svg = format!(
@@ -119,7 +119,7 @@ impl Layout {
         self.spots[below].above.push(above);
     }
 
-    /// Sorts every layer by where its neighbours are, downwards and upwards in turn.
+    /// Sorts each layer by the positions of its neighbours, sweeping down and up alternately.
     fn sort(&mut self) {
         let mut order = vec![0.0; self.spots.len()];
         for layer in &self.layers {
@@ -142,8 +142,8 @@ impl Layout {
         }
     }
 
-    /// Moves spots to the mean of their neighbours, as far as others leave room.
-    fn place(&mut self) {
+    /// Moves spots towards the mean of their neighbours, as far as there is room.
+    fn position(&mut self) {
         for layer in &self.layers {
             let mut x = 0.0;
             for &spot in layer {
@@ -179,7 +179,7 @@ impl Layout {
     }
 }
 
-/// Positions near the wanted ones with room between them: halfway between pushing all to the right and all to the left.
+/// Positions near the wanted ones without overlap: the mean of pushing all to the right and all to the left.
 fn apart(wanted: &[f64], widths: &[f64]) -> Vec<f64> {
     let room = |k: usize| (widths[k] + widths[k - 1]) / 2.0 + GAP;
     let (mut right, mut left) = (wanted.to_vec(), wanted.to_vec());
@@ -232,7 +232,7 @@ mod tests {
         let nodes = drawn("test", &loss)?;
         let mut layout = Layout::new(&nodes, &vec![50.0; nodes.len()]);
         layout.sort();
-        layout.place();
+        layout.position();
         for layer in &layout.layers {
             for pair in layer.windows(2) {
                 let [left, right] = [pair[0], pair[1]].map(|at| &layout.spots[at]);

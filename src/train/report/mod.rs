@@ -1,4 +1,4 @@
-//! A report of a run: one HTML file that needs nothing else.
+//! A report of a run as one self-contained HTML file.
 
 mod curves;
 mod examples;
@@ -21,12 +21,11 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 
-/// A report of a run, as an HTML page without anything outside of it: curves of what was logged, a confusion matrix with
-/// examples, norms of weights and gradients, time and memory by phase, the model, and a drawing of its graph. Every part is
-/// there if something was put into it.
+/// A report of a run as a self-contained HTML page: curves of the logged numbers, a confusion matrix with examples, norms of
+/// weights and gradients, time and memory by phase, the model, and a drawing of its graph. Empty sections are left out.
 ///
-/// As a [`Log`] it takes numbers by step. Names that differ by a beginning `train_`, `val_` or `test_` (or `train/`, ..) share a
-/// chart.
+/// As a [`Log`] it takes numbers by step. Names that differ only by a prefix `train_`, `val_` or `test_` (or `train/`, ..)
+/// share a chart.
 ///
 /// ```
 /// use cotangent::nn::{Forward, Linear};
@@ -71,7 +70,7 @@ struct Confusion {
     examples: Option<Examples>,
 }
 
-/// How a parameter and its gradient went.
+/// The norms of a parameter and its gradient.
 #[derive(Debug)]
 struct Norms {
     name: String,
@@ -88,12 +87,12 @@ struct Graph {
 }
 
 impl Report {
-    /// An empty one.
+    /// An empty report.
     pub fn new(title: impl Into<String>) -> Report {
         Report { title: title.into(), ..Report::default() }
     }
 
-    /// A fact for the top of the page, such as the test accuracy. One of the same name takes its place.
+    /// Sets a fact at the top of the page, such as the test accuracy. A fact of the same name is replaced.
     pub fn fact(&mut self, name: impl Into<String>, value: impl Into<String>) {
         let (name, value) = (name.into(), value.into());
         match self.facts.iter_mut().find(|(old, _)| *old == name) {
@@ -102,13 +101,13 @@ impl Report {
         }
     }
 
-    /// The table of a model's parts, as [`Module::summary`] prints it.
+    /// Adds the table of a model's parts, as [`Module::summary`] prints it.
     pub fn model(&mut self, model: &dyn Module) {
         self.model = Some(crate::nn::summary::rows(model));
     }
 
-    /// Draws the graph behind a tensor, which has not been freed: call it before the backward pass. Leaves have the names of
-    /// the model's parameters. Of a graph of more than 400 nodes the 400 next to the tensor are drawn.
+    /// Draws the graph of a tensor: call it before the backward pass, which frees the graph. Leaves have the names of the
+    /// model's parameters. Of a graph of more than 400 nodes, the 400 closest to the tensor are drawn.
     ///
     /// # Errors
     /// If the tensor has no graph, or a backward pass has freed it.
@@ -127,7 +126,7 @@ impl Report {
         Ok(())
     }
 
-    /// Notes the norms of all parameters, and of the gradients that they have now.
+    /// Adds the current norms of all parameters and their gradients.
     ///
     /// # Errors
     /// If memory runs out.
@@ -154,14 +153,20 @@ impl Report {
         Ok(())
     }
 
-    /// A confusion matrix, with the names of the classes, or none to number them.
+    /// Sets the confusion matrix, with the names of the classes, or none to number them.
     ///
     /// # Errors
-    /// If there is not one name for each class.
+    /// If `labels` is neither empty nor one per class.
     #[named("Report::confusion")]
     pub fn confusion(&mut self, matrix: &ConfusionMatrix, labels: &[&str]) -> Result<()> {
         if !labels.is_empty() && labels.len() != matrix.classes() {
-            bail!(Value, "Report::confusion", "{} names for {} classes", labels.len(), matrix.classes());
+            bail!(
+                Value,
+                "Report::confusion",
+                "labels must be empty or one for each class, got {} for {} classes",
+                labels.len(),
+                matrix.classes()
+            );
         }
         let labels = match labels {
             [] => (0..matrix.classes()).map(|class| class.to_string()).collect(),
@@ -172,7 +177,7 @@ impl Report {
         Ok(())
     }
 
-    /// Images for the cells of the confusion matrix, which is there already.
+    /// Sets example images for the cells of the confusion matrix, which must be set before.
     ///
     /// # Errors
     /// If there is no matrix, or it has another number of classes.
@@ -180,27 +185,27 @@ impl Report {
     pub fn examples(&mut self, examples: Examples) -> Result<()> {
         const OP: &str = "Report::examples";
         let Some(confusion) = &mut self.confusion else {
-            bail!(Value, OP, "there is no confusion matrix that they are examples of: call confusion first");
+            bail!(Value, OP, "no confusion matrix to show examples of: call confusion first");
         };
         if examples.classes() != confusion.matrix.classes() {
             let (own, classes) = (examples.classes(), confusion.matrix.classes());
-            bail!(Value, OP, "examples of {own} classes for a matrix of {classes}");
+            bail!(Value, OP, "examples must have the {classes} classes of the confusion matrix, got {own}");
         }
         confusion.examples = Some(examples);
         Ok(())
     }
 
-    /// Time and memory by phase.
+    /// Sets the time and memory by phase.
     pub fn phases(&mut self, phases: &Phases) {
         self.phases = Some(phases.clone());
     }
 
-    /// The page.
+    /// The page as HTML.
     pub fn html(&self) -> String {
         sections::page(self)
     }
 
-    /// Writes the page to a file, whole or not at all.
+    /// Writes the page to a file, atomically.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -235,7 +240,7 @@ fn norm(values: &Tensor) -> Result<f64> {
     Ok(values.square()?.sum(..)?.to_device(Device::Cpu)?.item::<f64>()?.sqrt())
 }
 
-/// Text inside of HTML, also in an attribute.
+/// Escapes text for HTML, also in an attribute.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -4,7 +4,7 @@ use crate::{Device, Result, memory};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// How long each phase of a step takes, and how much memory: data, forward, backward, optimiser, or whatever it is cut into.
+/// The time and the memory of each phase of a step: data, forward, backward, optimiser, or user-defined ones.
 ///
 /// ```
 /// use cotangent::{Tensor, train::Phases};
@@ -27,7 +27,7 @@ pub(super) struct Phase {
     pub name: String,
     pub calls: u64,
     pub time: Duration,
-    /// Bytes in use at most.
+    /// The peak of bytes in use.
     pub peak: usize,
 }
 
@@ -38,13 +38,13 @@ impl Default for Phases {
 }
 
 impl Phases {
-    /// Of work on the CPU.
+    /// For work on the CPU.
     pub fn new() -> Phases {
         Phases::on(Device::Cpu)
     }
 
-    /// Of work on a device, whose memory is what counts. At the ends of phases a GPU is waited for: its work would
-    /// otherwise be counted in a later one.
+    /// For work on a device, whose memory is measured. Each phase ends by waiting for the GPU, so that its work is not counted
+    /// in a later phase.
     pub fn on(device: Device) -> Phases {
         Phases { device, all: Vec::new() }
     }
@@ -52,7 +52,7 @@ impl Phases {
     /// Runs `f` as a part of the phase with this name. In a [profile](crate::profile()) it is a scope.
     ///
     /// # Errors
-    /// As `f`'s; also if the GPU has failed.
+    /// The errors of `f`; also if the GPU has failed.
     pub fn run<R>(&mut self, name: &str, f: impl FnOnce() -> Result<R>) -> Result<R> {
         let (_, before) = memory::begin_peak(self.device);
         let start = Instant::now();
@@ -67,7 +67,7 @@ impl Phases {
         waited.and(done)
     }
 
-    /// Counts a time that was measured otherwise.
+    /// Adds a time that was measured elsewhere.
     pub fn add(&mut self, name: &str, time: Duration) {
         let phase = self.phase(name);
         phase.calls += 1;
@@ -82,7 +82,7 @@ impl Phases {
         &mut self.all[at]
     }
 
-    /// The phases' names with the time of each, in the order in which they first came.
+    /// The names of the phases with their times, in the order of their first use.
     pub fn times(&self) -> impl Iterator<Item = (&str, Duration)> {
         self.all.iter().map(|phase| (phase.name.as_str(), phase.time))
     }

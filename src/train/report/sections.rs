@@ -1,4 +1,4 @@
-//! The parts of the page.
+//! The sections of the page.
 
 use super::examples::data_address;
 use super::{Confusion, Graph, Norms, Phases, Report, curves, escape};
@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Classes beyond which a matrix is a list of its most frequent mistakes.
+/// The most classes of a drawn matrix; beyond it is a list of the most frequent mistakes.
 const MOST_CLASSES: usize = 40;
 const MOST_MISTAKES: usize = 40;
 
@@ -35,10 +35,10 @@ pub(super) fn page(report: &Report) -> String {
     if body.is_empty() {
         body.push_str("<p>Nothing was logged.</p>");
     }
-    // Inside of a script `</` would end it, also in a string.
+    // `</` would end a script, also inside a string.
     let data = data.to_string().replace('<', "\\u003c");
     let (title, written) = (escape(&report.title), date(SystemTime::now()));
-    // The policy lets the page load nothing at all, so that it is the same without a network.
+    // The policy forbids the page to load anything.
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -80,7 +80,7 @@ fn curves_section(body: &mut String, report: &Report) {
     );
 }
 
-/// What a cell says when it is looked at.
+/// The text and images of a selected cell.
 fn cell(confusion: &Confusion, target: usize, predicted: usize) -> Value {
     let count = confusion.matrix.count(target, predicted);
     let all: u64 = (0..confusion.matrix.classes()).map(|k| confusion.matrix.count(target, k)).sum();
@@ -122,7 +122,7 @@ fn confusion_section(body: &mut String, confusion: &Confusion) -> Value {
                     body.push_str("<td class=\"none\">·</td>");
                     continue;
                 }
-                // A single mistake is seen, too.
+                // Makes a single mistake visible.
                 let shade = if row == column { share } else { 0.25 + 0.75 * (share * 4.0).min(1.0) };
                 cells.insert(format!("{row},{column}"), cell(confusion, row, column));
                 let _ = write!(
@@ -140,7 +140,7 @@ fn confusion_section(body: &mut String, confusion: &Confusion) -> Value {
     cells.into()
 }
 
-/// The most frequent mistakes, where there are too many classes for a matrix.
+/// The most frequent mistakes, if there are too many classes for a matrix.
 fn mistakes_table(body: &mut String, cells: &mut serde_json::Map<String, Value>, confusion: &Confusion) {
     let classes = confusion.matrix.classes();
     let off = (0..classes).flat_map(|row| (0..classes).filter(move |&column| column != row).map(move |k| (row, k)));
@@ -249,7 +249,7 @@ fn graph_section(body: &mut String, graph: &Graph) {
     );
 }
 
-/// Four digits, however large or small.
+/// A number with four digits.
 fn figure(value: f64) -> String {
     match value.abs() {
         _ if !value.is_finite() => value.to_string(),

@@ -1,4 +1,4 @@
-//! The loop itself.
+//! The training loop.
 
 use super::save::{Parts, Position};
 use super::step::{Unread, in_autocast};
@@ -6,20 +6,21 @@ use super::{Fit, Rates, Stop, Trainer};
 use crate::error::{bail, placed};
 use crate::nn::Module;
 use crate::optim::{Optimizer, ReduceLROnPlateau, Scheduler};
+use crate::random::{rng_state, set_rng_state};
 use crate::train::{Batch, Interrupt, Mean, Phases, Progress, in_eval};
-use crate::{DType, Device, Result, rng_state, set_rng_state};
+use crate::{DType, Device, Result};
 use std::path::Path;
 use std::time::Instant;
 
 pub(super) const OP: &str = "Trainer::fit";
 
-/// What a run has at hand beside its settings.
+/// The state of a run.
 pub(super) struct Run {
     pub at: Position,
-    /// Of the schedule, if there is one.
+    /// The scheduler of the schedule, if there is one.
     pub scheduler: Option<Scheduler>,
     pub plateau: Option<ReduceLROnPlateau>,
-    /// The rate of the last step.
+    /// The learning rate of the last step.
     pub lr: f64,
     pub phases: Option<Phases>,
     pub unread: Vec<Unread>,
@@ -28,11 +29,11 @@ pub(super) struct Run {
 }
 
 impl<M: Module, B: Batch> Trainer<'_, M, B> {
-    /// Trains, from the beginning. `batches` gives the batches of an epoch, which is counted from 0: their order should depend on that
-    /// number alone, so that a run that is resumed sees the same.
+    /// Trains from the beginning. `batches` returns the batches of an epoch, counted from 0. Their order should depend only on
+    /// that number, so that a resumed run sees the same batches.
     ///
     /// # Errors
-    /// If a setting does not fit, a batch, the loss, the optimiser, a metric, a log or a callback fails, or the loss is NaN.
+    /// If a setting is invalid, a batch, the loss, the optimiser, a metric, a log or a callback fails, or the loss is NaN.
     #[track_caller]
     pub fn fit<I: IntoIterator<Item = Result<B>>>(
         &mut self,
@@ -44,11 +45,11 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         placed(self.run(run, model, optimizer, batches))
     }
 
-    /// As [`fit`](Self::fit), going on from the last checkpoint in the folder of [`checkpoints`](Self::checkpoints), if there is
-    /// one: what follows is bit for bit what would have followed, in the middle of an epoch, too.
+    /// As [`fit`](Self::fit), but continues from the last checkpoint in the folder of [`checkpoints`](Self::checkpoints), if
+    /// there is one. The run continues bit for bit as it would have without the interruption, also within an epoch.
     ///
     /// # Errors
-    /// As [`fit`](Self::fit); also if there is no folder set, or the checkpoint does not fit the model or the optimiser.
+    /// As [`fit`](Self::fit); also if no folder is set, or the checkpoint does not fit the model or the optimiser.
     #[track_caller]
     pub fn resume<I: IntoIterator<Item = Result<B>>>(
         &mut self,
@@ -60,7 +61,7 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         placed(self.run(run, model, optimizer, batches))
     }
 
-    /// A run that has not done anything yet.
+    /// A new run.
     fn begin(&mut self, model: &mut M, optimizer: &mut dyn Optimizer) -> Result<Run> {
         self.check()?;
         self.averaged = self.average.as_mut().map(|average| average(model)).transpose()?;
@@ -77,13 +78,13 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         Ok(Run { at, scheduler, plateau, lr, phases: None, unread, bar, stop: None })
     }
 
-    /// A run that is where the last checkpoint was, if there is one.
+    /// A run at the last checkpoint, if there is one.
     fn begin_again(&mut self, model: &mut M, optimizer: &mut dyn Optimizer) -> Result<Run> {
         let Some(folder) = &self.folder else {
-            bail!(Value, "Trainer::resume", "there is no folder to resume from: set checkpoints(folder)");
+            bail!(Value, "Trainer::resume", "resume requires a folder: set checkpoints(folder)");
         };
         let last = folder.join("last.safetensors");
-        // A schedule sets its first rate.
+        // `begin` changes the optimiser: a schedule sets its first rate.
         let before = optimizer.state_dict()?;
         let mut run = self.begin(model, optimizer)?;
         if last.exists()
@@ -103,23 +104,23 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         let counts = [("accumulate", self.accumulate), ("log_every", self.log_every)];
         for (name, count) in counts.into_iter().chain(self.save_every.map(|count| ("save_every", count))) {
             if count == 0 {
-                bail!(Value, OP, "{name} is 0: it is 1 at least");
+                bail!(Value, OP, "{name} must be positive, got 0");
             }
         }
         if self.save_every.is_some() && self.folder.is_none() {
-            bail!(Value, OP, "save_every is set, and there is no folder to save to: set checkpoints(folder)");
+            bail!(Value, OP, "save_every requires a folder: set checkpoints(folder)");
         }
         if !self.metrics.is_empty() && self.validation.is_none() {
-            bail!(Value, OP, "there are metrics, and nothing to measure: set validate(..)");
+            bail!(Value, OP, "metrics require validation batches: set validate(..)");
         }
         let known = self.names();
         if let Some(monitor) = self.monitor.as_ref().filter(|name| !known.contains(name)) {
-            bail!(Value, OP, "`{monitor}` cannot be monitored: there are {}", known.join(", "));
+            bail!(Value, OP, "monitor must be one of {}, got {monitor}", known.join(", "));
         }
         Ok(())
     }
 
-    /// The names of what is measured after an epoch.
+    /// The names of the values that are measured after an epoch.
     fn names(&self) -> Vec<String> {
         let mut names = vec!["loss".to_string()];
         if self.validation.is_some() {
@@ -152,7 +153,7 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
             self.epoch(&mut run, model, optimizer, &mut batches, &interrupt)?;
         }
         match run.at.batch {
-            // The line of the last epoch says it all.
+            // The line of the last epoch has the results.
             0 => run.bar.clear(),
             _ => run.bar.finish(),
         }
@@ -164,7 +165,7 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         Ok(Fit { stop: stop.unwrap_or(Stop::Finished), epochs: epoch, steps: step, values, best })
     }
 
-    /// The batches of the epoch that come next. Those that were done before the run was interrupted are left out.
+    /// The remaining batches of the epoch, without those that were done before the run was interrupted.
     fn batches<I: IntoIterator<Item = Result<B>>>(
         &self,
         run: &mut Run,
@@ -175,13 +176,14 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
             run.at.random = rng_state();
             return Ok(batches(epoch)?.into_iter());
         }
-        // Batches that draw from the same random numbers as the model are drawn as they were; the model goes on as it would have.
+        // Batches may draw from the default generator: its state is set to that at the beginning of the epoch and afterwards
+        // back.
         let now = rng_state();
         set_rng_state(run.at.random);
         let mut batches = batches(epoch)?.into_iter();
         for _ in 0..done {
             if batches.next().transpose()?.is_none() {
-                bail!(Value, OP, "epoch {epoch} had {done} batches before it was resumed, and has fewer now");
+                bail!(Value, OP, "epoch {epoch} must have at least the {done} batches done before resuming, got fewer");
             }
         }
         set_rng_state(now);
@@ -268,7 +270,7 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         self.save(run, model, optimizer, "last")
     }
 
-    /// A line on the epoch that stays on the terminal.
+    /// Prints the line of an epoch.
     fn summarize(&self, run: &mut Run) {
         let of_name = |name: &str| run.at.values.iter().find(|(other, _)| other == name).map(|&(_, value)| value);
         let names = self.names();
@@ -278,7 +280,7 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         run.bar.summary(&values);
     }
 
-    /// The name of the value that says which epoch is the best.
+    /// The name of the value that determines the best epoch.
     fn monitored(&self) -> &str {
         match &self.monitor {
             Some(name) => name,
@@ -291,7 +293,7 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         self.patience.is_some_and(|patience| run.at.bad >= patience.max(1))
     }
 
-    /// Whether what is monitored has become better; counts the epochs in which it has not.
+    /// Whether the monitored value has improved. Counts the epochs in which it has not.
     fn compare(&mut self, run: &mut Run) -> Result<bool> {
         let name = self.monitored();
         let value = monitored(name, &run.at)?;
@@ -309,7 +311,7 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         Ok(false)
     }
 
-    /// Goes through the batches of the validation, with the averaged model if there is one.
+    /// Runs the validation, with the averaged model if there is one.
     fn measure(&mut self, model: &mut M) -> Result<Vec<(String, f64)>> {
         let Trainer { validation, metrics, loss: loss_of, averaged, autocast, .. } = self;
         let Some((batches, predict)) = validation else { return Ok(Vec::new()) };
@@ -329,7 +331,7 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
             }
             Ok(())
         })?;
-        let Some(loss) = mean.compute() else { bail!(Value, OP, "the validation has no batches") };
+        let Some(loss) = mean.compute() else { bail!(Value, OP, "validation must have at least one batch, got none") };
         let mut values = vec![("val_loss".to_string(), loss)];
         for metric in metrics {
             values.push((format!("val_{}", metric.name()), metric.compute()?));
@@ -349,7 +351,7 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         self.parts(run, model, optimizer).save(&path)
     }
 
-    /// What is in a checkpoint.
+    /// The parts of a checkpoint.
     fn parts<'p>(&'p mut self, run: &'p mut Run, model: &'p mut M, optimizer: &'p mut dyn Optimizer) -> Parts<'p, M> {
         Parts {
             model,
@@ -363,15 +365,15 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
     }
 }
 
-/// The last value of what is monitored.
+/// The last monitored value.
 fn monitored(name: &str, at: &Position) -> Result<f64> {
     match at.values.iter().find(|(other, _)| other == name) {
         Some(&(_, value)) => Ok(value),
-        None => bail!(Value, OP, "there was no `{name}` in epoch {}: it had no batches", at.epoch + 1),
+        None => bail!(Value, OP, "no `{name}` in epoch {}: it had no batches", at.epoch + 1),
     }
 }
 
-/// Runs `f`, measured if there are phases.
+/// Runs `f`, and measures it if there are phases.
 pub(super) fn phase<R>(phases: &mut Option<Phases>, name: &str, f: impl FnOnce() -> Result<R>) -> Result<R> {
     match phases {
         Some(phases) => phases.run(name, f),

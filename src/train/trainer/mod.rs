@@ -1,4 +1,4 @@
-//! A loop of training for the common case.
+//! A training loop for the common case.
 
 mod fit;
 mod save;
@@ -18,8 +18,8 @@ type Predict<'a, M, B> = Box<dyn FnMut(&M, &B) -> Result<(Tensor, Tensor)> + 'a>
 type Average<'a, M> = Box<dyn FnMut(&M) -> Result<AveragedModel<M>> + 'a>;
 type Callback<'a, M> = Box<dyn FnMut(&mut Moment<'_, M>) -> Result<()> + 'a>;
 
-/// Trains a model: the loop that [the module's documentation](super) writes out, with what is usually around it. Made of
-/// the loss of a batch, with setters for everything else.
+/// Trains a model: the loop of [the module's documentation](super) with validation, logging and checkpoints. It is built
+/// from the loss of a batch, with setters for everything else.
 ///
 /// ```
 /// use cotangent::data::{Digits, digits};
@@ -67,29 +67,29 @@ pub struct Trainer<'a, M, B> {
     is_quiet: bool,
 }
 
-/// Where the learning rates come from.
+/// The source of the learning rates.
 enum Rates<'a> {
-    /// The optimiser's own.
+    /// The rates of the optimiser.
     Fixed,
-    /// By a function of the step.
+    /// A function of the step.
     Given(Box<dyn FnMut(u64) -> f64 + 'a>),
-    /// By a schedule that goes on with each step.
+    /// A schedule by steps.
     Steps(Arc<dyn Schedule>),
-    /// By one that goes on with each epoch.
+    /// A schedule by epochs.
     Epochs(Arc<dyn Schedule>),
-    /// By what is monitored.
+    /// By the monitored value.
     Plateau(ReduceLROnPlateau),
 }
 
-/// A moment of the training, for a [callback](Trainer::callback).
+/// The state of training, passed to a [callback](Trainer::callback).
 pub struct Moment<'m, M> {
-    /// Whether an epoch has ended, and not just a step.
+    /// Whether an epoch has ended, not only a step.
     pub is_epoch: bool,
     /// The epoch, counted from 0.
     pub epoch: u64,
     /// Steps of the optimiser so far.
     pub step: u64,
-    /// What was last measured, by name.
+    /// The last measured values, by name.
     pub values: &'m [(String, f64)],
     /// The model.
     pub model: &'m mut M,
@@ -99,7 +99,7 @@ pub struct Moment<'m, M> {
 }
 
 impl<M> Moment<'_, M> {
-    /// Ends the training after this moment.
+    /// Ends the training after this callback.
     pub fn stop(&mut self) {
         *self.stop = true;
     }
@@ -110,7 +110,7 @@ impl<M> Moment<'_, M> {
     }
 }
 
-/// Why a training has ended.
+/// The reason for the end of training.
 ///
 /// ```
 /// use cotangent::train::Stop;
@@ -121,15 +121,15 @@ impl<M> Moment<'_, M> {
 pub enum Stop {
     /// All epochs, or all steps, were done.
     Finished,
-    /// The value that is [monitored](Trainer::monitor) has not become better for as many epochs as there was patience.
+    /// The [monitored](Trainer::monitor) value has not improved for the number of epochs set as patience.
     Early,
-    /// A callback has asked for it.
+    /// A callback has stopped it.
     Callback,
-    /// By Ctrl-C, or the signal to terminate. What was learnt is in the last checkpoint, if there are any.
+    /// Ctrl-C or SIGTERM. The last checkpoint has the state, if checkpoints are set.
     Interrupted,
 }
 
-/// How a training went.
+/// The result of training.
 ///
 /// ```
 /// use cotangent::nn::{Forward, Linear};
@@ -150,34 +150,34 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// Why it has ended.
+    /// The reason for the end.
     pub fn stop(&self) -> Stop {
         self.stop
     }
 
-    /// Whole epochs, those before a resumption included.
+    /// Finished epochs, including those before resuming.
     pub fn epochs(&self) -> u64 {
         self.epochs
     }
 
-    /// Steps of the optimiser, those before a resumption included.
+    /// Steps of the optimiser, including those before resuming.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// The last value of a name: `loss`, `val_loss`, `val_` and a metric.
+    /// The last value of `loss`, `val_loss`, or `val_` and the name of a metric.
     pub fn value(&self, name: &str) -> Option<f64> {
         self.values.iter().find(|(other, _)| other == name).map(|&(_, value)| value)
     }
 
-    /// The best value of what was [monitored](Trainer::monitor).
+    /// The best [monitored](Trainer::monitor) value.
     pub fn best(&self) -> Option<f64> {
         self.best
     }
 }
 
 impl<'a, M: crate::nn::Module, B: super::Batch> Trainer<'a, M, B> {
-    /// A trainer by the loss of a batch: the mean over its examples.
+    /// A trainer with the loss of a batch, the mean over its examples.
     pub fn new(loss: impl FnMut(&M, &B) -> Result<Tensor> + 'a) -> Trainer<'a, M, B> {
         Trainer {
             loss: Box::new(loss),
@@ -204,45 +204,45 @@ impl<'a, M: crate::nn::Module, B: super::Batch> Trainer<'a, M, B> {
         }
     }
 
-    /// How often to go through the data. Unless set: once.
+    /// The number of epochs. Unless set: 1.
     #[must_use]
     pub fn epochs(mut self, epochs: u64) -> Self {
         self.epochs = epochs;
         self
     }
 
-    /// Ends after so many steps, if that is before the last epoch does.
+    /// The largest number of steps. Training ends after it or after the last epoch, whichever is first.
     #[must_use]
     pub fn max_steps(mut self, steps: u64) -> Self {
         self.max_steps = Some(steps);
         self
     }
 
-    /// Scales gradients down whose norm is above this: [`clip_grad_norm`](crate::optim::clip_grad_norm).
+    /// Clips the norm of the gradients: [`clip_grad_norm`](crate::optim::clip_grad_norm).
     #[must_use]
     pub fn clip_grad_norm(mut self, max_norm: f64) -> Self {
         self.clip = Some(max_norm);
         self
     }
 
-    /// Adds up the gradients of so many batches for each step: their mean is as of one batch of all their examples, if they
-    /// are of one size. Unless set: 1. Batches that are left over at the end of an epoch are a step of their own.
+    /// Accumulates the gradients of this number of batches for each step. Their mean equals that of one large batch if the
+    /// batches have one size. Remaining batches at the end of an epoch make a separate step. Unless set: 1.
     #[must_use]
     pub fn accumulate(mut self, batches: u64) -> Self {
         self.accumulate = batches;
         self
     }
 
-    /// The learning rate of each step, from the number of steps before it. Of this, [`schedule`](Self::schedule),
-    /// [`schedule_epochs`](Self::schedule_epochs) and [`reduce_on_plateau`](Self::reduce_on_plateau) the last that is set
-    /// counts.
+    /// The learning rate of each step, as a function of the number of steps before it. It, [`schedule`](Self::schedule),
+    /// [`schedule_epochs`](Self::schedule_epochs) and [`reduce_on_plateau`](Self::reduce_on_plateau) replace each other: the
+    /// last one set is used.
     #[must_use]
     pub fn lr(mut self, rate: impl FnMut(u64) -> f64 + 'a) -> Self {
         self.rates = Rates::Given(Box::new(rate));
         self
     }
 
-    /// A schedule of the learning rates that goes on with each step.
+    /// A schedule of the learning rates that advances with each step.
     ///
     /// ```
     /// use cotangent::nn::{Forward, Linear};
@@ -262,14 +262,14 @@ impl<'a, M: crate::nn::Module, B: super::Batch> Trainer<'a, M, B> {
         self
     }
 
-    /// A schedule of the learning rates that goes on with each epoch.
+    /// A schedule of the learning rates that advances with each epoch.
     #[must_use]
     pub fn schedule_epochs(mut self, schedule: impl Schedule + 'static) -> Self {
         self.rates = Rates::Epochs(Arc::new(schedule));
         self
     }
 
-    /// Reduces the learning rates when what is [monitored](Self::monitor) does not become better. For a metric of which more is
+    /// Reduces the learning rates when the [monitored](Self::monitor) value stops improving. For a metric where higher is
     /// better, set its [mode](ReduceLROnPlateau::mode).
     #[must_use]
     pub fn reduce_on_plateau(mut self, plateau: ReduceLROnPlateau) -> Self {
@@ -284,7 +284,7 @@ impl<'a, M: crate::nn::Module, B: super::Batch> Trainer<'a, M, B> {
         self
     }
 
-    /// Scales losses up, for training in `f16`. Steps with infinities are left out; they count, for schedules, too.
+    /// Scales losses, for training in `f16`. Steps with infinities are skipped, but count as steps, also for schedules.
     ///
     /// ```
     /// use cotangent::nn::{Forward, Linear};
@@ -303,8 +303,8 @@ impl<'a, M: crate::nn::Module, B: super::Batch> Trainer<'a, M, B> {
         self
     }
 
-    /// Averages the parameters over the steps. The validation is that of the averaged model, which is in the checkpoints, and
-    /// which [`take_averaged`](Self::take_averaged) gives afterwards.
+    /// Averages the parameters over the steps. The averaged model is validated and saved in the checkpoints, and
+    /// [`take_averaged`](Self::take_averaged) returns it afterwards.
     ///
     /// ```
     /// use cotangent::nn::{Forward, Linear};
@@ -322,13 +322,13 @@ impl<'a, M: crate::nn::Module, B: super::Batch> Trainer<'a, M, B> {
         self
     }
 
-    /// The averaged model of the last run, if [`average`](Self::average) is set. It is given once.
+    /// Takes the averaged model of the last run, if [`average`](Self::average) is set.
     pub fn take_averaged(&mut self) -> Option<AveragedModel<M>> {
         self.averaged.take()
     }
 
-    /// After each epoch, goes through batches that are not trained on: `val_loss`, by the loss, and each
-    /// [metric](Self::metric) of the predictions and targets that `predict` gives. The model is in evaluation meanwhile.
+    /// Validates after each epoch: `val_loss` by the loss, and each [metric](Self::metric) by the predictions and targets that
+    /// `predict` returns. The model is in evaluation mode.
     #[must_use]
     pub fn validate<I>(
         mut self,
@@ -344,37 +344,37 @@ impl<'a, M: crate::nn::Module, B: super::Batch> Trainer<'a, M, B> {
         self
     }
 
-    /// A metric for the validation.
+    /// Adds a metric for the validation.
     #[must_use]
     pub fn metric(mut self, metric: impl Metric + 'a) -> Self {
         self.metrics.push(Box::new(metric));
         self
     }
 
-    /// Somewhere to put `loss` and `lr` by step, and what the validation says.
+    /// Adds a log of `loss` and `lr` by step, and of the results of the validation.
     #[must_use]
     pub fn log(mut self, log: impl Log + 'a) -> Self {
         self.logs.push(Box::new(log));
         self
     }
 
-    /// Logs the mean of so many steps together. Unless set: 1. On a GPU each of them waits for it.
+    /// Logs the mean over this number of steps. Each logging waits for the GPU. Unless set: 1.
     #[must_use]
     pub fn log_every(mut self, steps: u64) -> Self {
         self.log_every = steps;
         self
     }
 
-    /// A report that gets the curves, the model, the graph of the first loss, norms after each epoch, and the time and memory of
-    /// each phase, for which a GPU is waited for. Add what else there is to say, and save it.
+    /// Fills a report with the curves, the model, the graph of the first loss, norms after each epoch, and the time and memory
+    /// of each phase, which waits for a GPU. Save the report afterwards.
     #[must_use]
     pub fn report(mut self, report: &'a mut Report) -> Self {
         self.report = Some(report);
         self
     }
 
-    /// Calls a function after each step and after each epoch: to stop, to log something else, to change a setting. An error of it
-    /// ends the training.
+    /// Calls a function after each step and after each epoch: to stop, to log other values, to change a setting. An error of
+    /// the function ends the training.
     ///
     /// ```
     /// use cotangent::nn::{Forward, Linear};
@@ -400,32 +400,32 @@ impl<'a, M: crate::nn::Module, B: super::Batch> Trainer<'a, M, B> {
         self
     }
 
-    /// The value that says which epoch is the best: `loss`, `val_loss`, or `val_` and the name of a metric. Unless set:
-    /// `val_loss` with a validation, `loss` without one.
+    /// The value that determines the best epoch: `loss`, `val_loss`, or `val_` and the name of a metric. Unless set: `val_loss`
+    /// with a validation, `loss` without one.
     #[must_use]
     pub fn monitor(mut self, name: impl Into<String>) -> Self {
         self.monitor = Some(name.into());
         self
     }
 
-    /// Ends when what is [monitored](Self::monitor) has not become better for so many epochs in a row.
+    /// Ends when the [monitored](Self::monitor) value has not improved for `patience` epochs in a row.
     #[must_use]
     pub fn early_stopping(mut self, patience: u64) -> Self {
         self.patience = Some(patience);
         self
     }
 
-    /// Writes checkpoints to a folder: `last.safetensors` after each epoch and when the training ends otherwise, and
-    /// `best.safetensors` when what is [monitored](Self::monitor) has become better. They are
-    /// [`Checkpoint`](crate::io::Checkpoint)s of `model`, `optimizer`, `random`, `trainer` (the position in the data) and, where
-    /// there are such, `schedule` or `plateau`, `scaler` and `average`.
+    /// Writes checkpoints to a folder: `last.safetensors` after each epoch and at the end of training, and `best.safetensors`
+    /// when the [monitored](Self::monitor) value has improved. They are [`Checkpoint`](crate::io::Checkpoint)s of `model`,
+    /// `optimizer`, `random`, `trainer` (the position in the data) and, if set, `schedule` or `plateau`, `scaler` and
+    /// `average`.
     #[must_use]
     pub fn checkpoints(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self
     }
 
-    /// Also writes the last checkpoint every so many steps.
+    /// Also writes `last.safetensors` every `steps` steps.
     #[must_use]
     pub fn save_every(mut self, steps: u64) -> Self {
         self.save_every = Some(steps);

@@ -1,4 +1,4 @@
-//! Checkpoints of a trainer: all that a run goes on from.
+//! Checkpoints of a trainer.
 
 use crate::Result;
 use crate::error::bail;
@@ -8,26 +8,26 @@ use crate::optim::{AveragedModel, GradScaler, Optimizer, ReduceLROnPlateau, Sche
 use crate::train::Mean;
 use std::path::Path;
 
-/// Where a run is.
+/// The position of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Position {
-    /// Whole epochs.
+    /// Finished epochs.
     pub epoch: u64,
-    /// Batches of the epoch that is not whole.
+    /// Finished batches of the current epoch.
     pub batch: u64,
     /// Steps of the optimiser.
     pub step: u64,
     /// Batches of all epochs, for the progress bar.
     pub done: u64,
-    /// Epochs in a row that were not better.
+    /// Epochs in a row without improvement.
     pub bad: u64,
-    /// The best of what is monitored.
+    /// The best monitored value.
     pub best: Option<f64>,
     /// The loss of the epoch so far.
     pub mean: Mean,
-    /// What was last measured, by name.
+    /// The last measured values, by name.
     pub values: Vec<(String, f64)>,
-    /// The state of the random numbers at the beginning of the epoch: the order of its batches may be drawn from it.
+    /// The state of the generator at the beginning of the epoch: the order of its batches may depend on it.
     pub random: (u64, u64),
 }
 
@@ -58,12 +58,12 @@ impl Stateful for Position {
         };
         let values: Option<Vec<_>> = list("values").iter().map(pair).collect();
         let (Some(values), [sum, weight], [seed, offset]) = (values, list("loss"), list("random")) else {
-            bail!(Format, "load_state", "the position of the trainer is {}", state.values);
+            bail!(Format, "load_state", "malformed position of the trainer: {}", state.values);
         };
         let (Some(sum), Some(weight), Some(seed), Some(offset)) =
             (sum.as_f64(), weight.as_f64(), seed.as_u64(), offset.as_u64())
         else {
-            bail!(Format, "load_state", "the position of the trainer is {}", state.values);
+            bail!(Format, "load_state", "malformed position of the trainer: {}", state.values);
         };
         *self = Position {
             epoch: state.u64("epoch")?,
@@ -94,7 +94,7 @@ impl Stateful for AnyOptimizer<'_> {
     }
 }
 
-/// What a checkpoint holds.
+/// The parts of a checkpoint.
 pub(super) struct Parts<'p, M> {
     pub model: &'p mut M,
     pub optimizer: &'p mut dyn Optimizer,
@@ -129,13 +129,13 @@ impl<M: Module> Parts<'_, M> {
         })
     }
 
-    /// Brings everything to where it was, or leaves everything as it is.
+    /// Restores everything, or changes nothing.
     pub fn load(self, path: &Path) -> Result<()> {
         let checkpoint = Checkpoint::load(path)?;
         self.with(|parts| {
-            // Without it the run would go on in another way.
+            // Without this part the run would continue differently.
             if let Some(other) = checkpoint.names().find(|name| parts.iter().all(|(own, _)| own != name)) {
-                bail!(Value, "Trainer::resume", "the checkpoint has a part `{other}`, and this trainer has none");
+                bail!(Value, "Trainer::resume", "checkpoint has a part `{other}`, which this trainer has not");
             }
             checkpoint.restore(parts)
         })

@@ -1,4 +1,4 @@
-//! A step of the loop: the gradients of its batches, and what is done with them.
+//! A training step.
 
 use super::fit::{OP, Run, phase, set};
 use super::{Moment, Rates, Stop, Trainer};
@@ -9,12 +9,12 @@ use crate::optim::{Optimizer, clip_grad_norm};
 use crate::train::{Batch, Mean};
 use crate::{DType, Device, Result, Tensor, autocast};
 
-/// The loss of a batch that was not read yet: on a GPU reading it waits.
+/// The loss of a batch that was not read yet: reading it waits for a GPU.
 pub(super) struct Unread {
     loss: Tensor,
     /// Examples in the batch.
     size: usize,
-    /// Whether its step was left out because of an infinity.
+    /// Whether its step was skipped because of an infinity.
     is_skipped: bool,
 }
 
@@ -32,7 +32,7 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         }
         let mean = loss.detach();
         if mean.numel() != 1 {
-            bail!(Shape, OP, "the loss of a batch is one number, not of shape {:?}", mean.shape());
+            bail!(Shape, OP, "loss must be one number, got shape {:?}", mean.shape());
         }
         if is_first {
             model.zero_grad();
@@ -46,7 +46,7 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         Ok(())
     }
 
-    /// A step of the optimiser with the gradients of so many batches, and what follows it.
+    /// A step of the optimiser with the accumulated gradients of `gathered` batches, with averaging, schedules, logs and callbacks.
     pub(super) fn step(
         &mut self,
         run: &mut Run,
@@ -71,20 +71,20 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         }
         self.call(run, model, optimizer, false)?;
         if self.save_every.is_some_and(|every| run.at.step.is_multiple_of(every)) {
-            // The epoch's loss so far is a part of it.
+            // The checkpoint includes the loss of the epoch so far.
             self.read(run)?;
             self.save(run, model, optimizer, "last")?;
         }
         Ok(())
     }
 
-    /// Changes the parameters. Whether it did: a scaler leaves out a step with infinities.
+    /// Updates the parameters. False if a scaler has skipped the step because of infinities.
     fn update(&mut self, step: u64, model: &mut M, optimizer: &mut dyn Optimizer, gathered: u64) -> Result<bool> {
         if let Some(scaler) = &mut self.scaler {
             scaler.unscale(model)?;
         }
         if gathered < self.accumulate {
-            // They were divided by the number that a whole step has.
+            // The losses were divided by `accumulate`.
             let factor = self.accumulate as f64 / gathered as f64;
             for parameter in model.parameters() {
                 if let Some(grad) = parameter.take_grad() {
@@ -115,7 +115,7 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         let losses: Vec<f64> = Tensor::cat(&losses, 0)?.to_device(Device::Cpu)?.to_vec()?;
         let mut mean = Mean::new();
         for (loss, Unread { size, is_skipped, .. }) in losses.iter().zip(&unread) {
-            // What overflowed in half precision has changed nothing.
+            // A loss that overflowed in half precision has not changed the parameters.
             if loss.is_finite() || !is_skipped {
                 mean.update(*loss, *size as f64);
                 run.at.mean.update(*loss, *size as f64);
@@ -126,7 +126,7 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
             bail!(
                 Value,
                 OP,
-                "the loss is NaN, at step {} of epoch {}: autograd::detect_anomaly finds where it comes from",
+                "loss is NaN at step {} of epoch {}: autograd::detect_anomaly finds its origin",
                 run.at.step,
                 run.at.epoch + 1
             );
@@ -175,7 +175,7 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
     }
 }
 
-/// Runs `f` in mixed precision, if there is a dtype for it.
+/// Runs `f` in mixed precision if `dtype` is set.
 pub(super) fn in_autocast<R>(dtype: Option<DType>, f: impl FnOnce() -> Result<R>) -> Result<R> {
     match dtype {
         Some(dtype) => autocast(dtype, f),

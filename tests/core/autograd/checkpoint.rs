@@ -1,4 +1,4 @@
-//! Segments that are computed twice instead of kept.
+//! Activation checkpointing.
 
 use super::{bits, constant, grad_of, leaf, normal, refused, scalar};
 use cotangent::autograd::{
@@ -8,7 +8,7 @@ use cotangent::{Generator, Result, Tensor, with_generator};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A segment that keeps much: an input, a parameter and a result of an earlier operation.
+/// A segment that saves several values: of an input, a parameter and a result of an earlier operation.
 fn segment(x: &Tensor, w: &Tensor, h: &Tensor) -> Result<Tensor> {
     let y = x.mul(w)?.tanh()?.mul(h)?.exp()?;
     y.mul(&x.sigmoid()?)?.add(w)
@@ -45,7 +45,7 @@ fn derivatives_of_all_orders() -> Result<()> {
     };
     gradcheck(call, &inputs)?;
     gradgradcheck(call, &inputs)?;
-    // One inside another.
+    // Nested.
     let nested = |x: &[Tensor]| {
         let w = x[1].clone();
         let outer = move |x: &[Tensor]| {
@@ -84,13 +84,13 @@ fn captured_tensors_that_depend_on_each_other_count_once() -> Result<()> {
     let h = w.mul(&w)?;
     let (w2, h2) = (w.clone(), h.clone());
     let x = scalar(2.0)?;
-    // x · w · h, where x is also captured beside being passed.
+    // x · w · h, where x is both passed and captured.
     let x2 = x.clone();
     let y = checkpoint(move |x| x[0].mul(&w2)?.mul(&h2)?.mul(&x2), &[&x])?;
     y.backward()?;
     // x² · w³.
     assert_eq!((grad_of(&w)?, grad_of(&x)?), (vec![4.0 * 27.0], vec![4.0 * 27.0]));
-    // The same tensor twice, of which one is not used.
+    // The same tensor twice, one of them unused.
     let x = scalar(5.0)?;
     let z = scalar(1.0)?;
     let y = checkpoint(|x| x[0].mul(&x[1]), &[&x, &x, &z])?;
@@ -114,7 +114,7 @@ fn random_numbers_are_drawn_again() -> Result<()> {
         Ok((first, second))
     })?;
     assert_ne!(bits(&first)?, bits(&second)?, "two segments draw different numbers");
-    // d exp(m x) / dx = m exp(m x), where the values tell m: exp(0) = 1 or exp(2).
+    // d exp(m x) / dx = m exp(m x), where m follows from the values: exp(0) = 1 or exp(2).
     let expected: Vec<f64> = first.to_vec::<f64>()?.into_iter().map(|y| if y == 1.0 { 0.0 } else { 2.0 * y }).collect();
     assert_eq!(grad_of(&x)?, expected);
     assert!(expected.contains(&0.0) && expected.iter().any(|&g| g > 0.0));
@@ -138,7 +138,7 @@ fn a_function_that_changes_is_refused() -> Result<()> {
     let (a, b) = (leaf([1.0, 2.0])?, leaf([1.0, 2.0])?);
     let counter = calls.clone();
     let y = checkpoint(move |x| x[0].mul(if counter.fetch_add(1, Ordering::Relaxed) == 2 { &a } else { &b }), &[&x])?;
-    refused(y.sum(..)?.backward(), &["checkpoint", "other tensors"]);
+    refused(y.sum(..)?.backward(), &["checkpoint", "the same tensors"]);
     assert!(x.grad().is_none());
     assert_eq!(calls.load(Ordering::Relaxed), 4);
     refused(checkpoint(|x| x[0].add(&constant([1.0, 2.0, 3.0])?), &[&x]), &["add", "[2]", "[3]"]);
@@ -178,7 +178,7 @@ fn retained_graphs_grad_and_errors_of_the_second_run() -> Result<()> {
     unneeded.register_hook(|_| constant([1.0, 1.0, 1.0]).map(Some))?;
     let grads = grad(&y, &[&w])?;
     assert_eq!(grads[0].as_ref().map(Tensor::item::<f64>).transpose()?, Some(12.0));
-    // Anomaly mode looks into the second run.
+    // Anomaly mode checks the second run.
     let x = leaf([0.0])?;
     let failed = detect_anomaly(|| checkpoint(|x| x[0].sqrt(), &[&x])?.mul(0.0)?.sum(..)?.backward());
     refused(failed, &["backward: ", "the gradient of sqrt", "NaN", "tests/core/autograd/checkpoint.rs"]);
@@ -192,7 +192,7 @@ fn hooks_on_captured_tensors_see_the_whole_gradient_once() -> Result<()> {
     x.register_hook(|g| g.mul(10.0).map(Some))?;
     let captured = w.clone();
     let y = checkpoint(move |x| x[0].mul(&captured), &[&x])?;
-    // Beside the segment w is used once more.
+    // Outside of the segment w is used once more.
     y.sum(..)?.add(&w)?.backward()?;
     assert_eq!((grad_of(&w)?, grad_of(&x)?), (vec![40.0], vec![30.0, 30.0]));
     Ok(())

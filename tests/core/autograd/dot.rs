@@ -2,7 +2,7 @@
 
 use super::{leaf, refused, scalar};
 use cotangent::autograd::{ForwardContext, Function, FunctionContext, apply, graph_stats, to_dot};
-use cotangent::{Name, Result, Tensor, tensor};
+use cotangent::{Result, Tensor, error::Name, tensor};
 
 #[test]
 fn a_drawing_has_every_node_and_every_edge() -> Result<()> {

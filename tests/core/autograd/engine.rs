@@ -6,7 +6,7 @@ use cotangent::{Result, Tensor};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A chain of operations of three kinds: those that keep nothing, an input with its graph, or their output.
+/// A chain of operations of three kinds: those that save nothing, an input with its graph, or their output.
 fn chain(x: &Tensor, length: usize) -> Result<Tensor> {
     let mut y = x.clone();
     for at in 0..length {
@@ -19,7 +19,7 @@ fn chain(x: &Tensor, length: usize) -> Result<Tensor> {
     Ok(y)
 }
 
-/// In anything but linear time this would not end.
+/// Only terminates in linear time.
 #[test]
 fn a_chain_of_a_million_operations() -> Result<()> {
     let x = scalar(2.0)?;
@@ -31,15 +31,15 @@ fn a_chain_of_a_million_operations() -> Result<()> {
     y.backward()?;
     drop(y);
     assert_eq!(grad_of(&x)?, [1.0]);
-    // For `grad` the graph is looked through first.
+    // `grad` searches the graph first.
     let y = chain(&x, 1_000_000)?;
     assert!(grad(&y, &[&x])?[0].is_some());
-    // Dropped without a backward pass: all the nodes, and the values they keep, go at once.
+    // Dropped without a backward pass: all nodes and saved values are freed at once.
     drop(chain(&x, 1_000_000)?);
     Ok(())
 }
 
-/// Linear time, by counting instead of a clock: every rule of a long chain runs once.
+/// Linear time, checked by counting: every rule of a long chain runs once.
 #[test]
 fn a_long_chain_runs_every_rule_once() -> Result<()> {
     let x = scalar(2.0)?;
@@ -174,7 +174,7 @@ fn a_second_pass_over_a_freed_graph_is_refused() -> Result<()> {
     refused(z.backward(), &["backward", "exp", "tests/core/autograd/engine.rs", "retain_graph"]);
     assert_eq!(grad_of(&x)?, once);
     assert!(w.grad().is_none());
-    // What does not need the freed part can still be had.
+    // Gradients that do not need the freed part still work.
     let z = h.mul(&w)?.sum(..)?;
     assert_eq!(grad(&z, &[&h])?[0].as_ref().map(Tensor::to_vec::<f64>).transpose()?, Some(vec![1.0, 1.0]));
     Ok(())

@@ -1,11 +1,11 @@
-//! Functions with derivatives of the user's own.
+//! User-defined functions.
 
 use super::{constant, grad_of, leaf, normal, refused, scalar};
 use cotangent::autograd::{
     ForwardContext, Function, FunctionContext, GradOptions, apply, apply_all, grad, grad_with, gradcheck,
     gradgradcheck, graph_stats,
 };
-use cotangent::{Complex, DType, ErrorKind, Name, Result, Tensor, tensor};
+use cotangent::{Complex, DType, ErrorKind, Result, Tensor, error::Name, tensor};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -65,7 +65,9 @@ impl Function for Reverse {
 
     fn backward(&self, ctx: &FunctionContext, g: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
         self.0.fetch_add(1, Ordering::Relaxed);
-        assert!(ctx.saved(0).is_err_and(|e| e.to_string() == "reverse: nothing was saved under 0: 0 tensors were"));
+        assert!(
+            ctx.saved(0).is_err_and(|e| e.to_string() == "reverse: saved tensor 0 is out of range for 0 saved tensors")
+        );
         Ok(vec![Some(g[0].neg()?)])
     }
 }
@@ -78,13 +80,13 @@ fn a_function_may_return_its_input() -> Result<()> {
     let y = apply(reverse.clone(), &[&x])?;
     assert!(!y.is_leaf() && x.is_leaf() && y.is_same(&x));
     assert_eq!(graph_stats(&y).saved_bytes, 0);
-    // x + reverse(x): the two are told apart.
+    // x + reverse(x): the two uses are distinguished.
     x.mul(3.0)?.add(&y)?.sum(..)?.backward()?;
     assert_eq!(grad_of(&x)?, [2.0, 2.0]);
     let twice = apply(reverse.clone(), &[&apply(reverse, &[&x])?])?;
     assert_eq!(grad(&twice.sum(..)?, &[&x])?[0].as_ref().map(Tensor::to_vec::<f64>).transpose()?, Some(vec![1.0, 1.0]));
     assert_eq!(runs.load(Ordering::Relaxed), 3);
-    // What is done to the result does not reach the input.
+    // A change of the result does not affect the input.
     let mut y = y.detach();
     y.fill_(9.0)?;
     assert_eq!(x.to_vec::<f64>()?, [1.0, 2.0]);
@@ -147,7 +149,7 @@ fn a_saved_output_has_its_graph_and_makes_no_cycle() -> Result<()> {
     Ok(())
 }
 
-/// A rule that gives whatever it is told to.
+/// A rule that returns given values.
 struct Gives(fn() -> Result<Vec<Option<Tensor>>>);
 
 impl Function for Gives {
@@ -163,7 +165,9 @@ impl Function for Gives {
     }
 
     fn backward(&self, ctx: &FunctionContext, _: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
-        assert!(ctx.saved(2).is_err_and(|e| e.to_string() == "gives: nothing was saved under 2: 2 tensors were"));
+        assert!(
+            ctx.saved(2).is_err_and(|e| e.to_string() == "gives: saved tensor 2 is out of range for 2 saved tensors")
+        );
         (self.0)()
     }
 }
@@ -173,14 +177,14 @@ fn rules_that_break_their_contract_are_refused() -> Result<()> {
     let (x, c) = (leaf([1.0, 2.0])?, constant([3.0, 4.0])?);
     let rule = "backward: in the gradient of gives (called at tests/core/autograd/function.rs";
     let run = |rule: fn() -> Result<Vec<Option<Tensor>>>| apply(Gives(rule), &[&x, &c])?.sum(..)?.backward();
-    refused(run(|| Ok(vec![])), &[rule, "0 cotangents for 2 inputs"]);
-    refused(run(|| Ok(vec![Some(constant([1.0, 1.0])?)])), &[rule, "1 cotangents for 2 inputs"]);
-    refused(run(|| Ok(vec![None, None])), &[rule, "no cotangent for input 0"]);
+    refused(run(|| Ok(vec![])), &[rule, "2 cotangents, one for each input, got 0"]);
+    refused(run(|| Ok(vec![Some(constant([1.0, 1.0])?)])), &[rule, "2 cotangents, one for each input, got 1"]);
+    refused(run(|| Ok(vec![None, None])), &[rule, "a cotangent for input 0, got None"]);
     refused(run(|| Ok(vec![Some(constant([1.0, 1.0, 1.0])?), None])), &[rule, "[3]", "input 0", "[2]"]);
     refused(run(|| Ok(vec![Some(constant([1.0])?), None])), &[rule, "[1]", "input 0", "[2]"]);
     refused(run(|| Ok(vec![Some(tensor!([1, 1])?), None])), &[rule, "i64", "input 0"]);
     assert!(x.grad().is_none());
-    // A constant's cotangent is nobody's business; other float dtypes are cast.
+    // The cotangent of a constant is not checked; other float dtypes are cast.
     run(|| Ok(vec![Some(tensor!([1.0, 2.0])?), Some(constant([1.0, 2.0, 3.0])?)]))?;
     assert_eq!(grad_of(&x)?, [1.0, 2.0]);
     refused(apply(Gives(|| Ok(vec![])), &[&x, &constant([1.0, 2.0, 3.0])?]), &["add", "[2]", "[3]"]);
@@ -211,7 +215,7 @@ fn a_function_to_other_than_floats_has_no_derivative() -> Result<()> {
     Ok(())
 }
 
-/// Sine and cosine at once, beside the sign, which is an integer. It is told what to save.
+/// Sine and cosine, and the sign, which is an integer. The argument says what to save.
 struct SinCos(Option<fn(&[Tensor]) -> Result<Tensor>>);
 
 impl Function for SinCos {
@@ -230,7 +234,7 @@ impl Function for SinCos {
     }
 
     fn backward(&self, ctx: &FunctionContext, g: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
-        // Zeros stand for results that nobody used.
+        // The cotangents of unused results are zeros.
         assert_eq!((g.len(), g[2].dtype(), g[2].sum(..)?.item::<i64>()?), (3, DType::I64, 0));
         let (sin, cos) = (ctx.saved(0)?, ctx.saved(1)?);
         Ok(vec![Some(g[0].mul(&cos)?.sub(&g[1].mul(&sin)?)?)])
@@ -260,14 +264,14 @@ fn a_function_may_have_several_results() -> Result<()> {
     refused(y[0].sum(..)?.backward(), &["sin_cos_0", "tests/core/autograd/function.rs", "retain_graph"]);
     let failed = apply(SinCos(None), &[&x]);
     assert!(failed.as_ref().is_err_and(|e| e.kind() == ErrorKind::Value));
-    refused(failed, &["sin_cos_0: ", "3 results", "apply_all"]);
+    refused(failed, &["sin_cos_0: ", "got 3", "apply_all"]);
     Ok(())
 }
 
 #[test]
 fn a_value_between_gives_first_derivatives_only() -> Result<()> {
     let x = normal(6, [3])?;
-    // The sine once more: neither an input nor a result.
+    // The sine again: neither an input nor a result.
     let call = |x: &[Tensor]| Ok(apply_all(SinCos(Some(|x| x[0].sin())), &[&x[0]])?.swap_remove(1));
     gradcheck(call, std::slice::from_ref(&x))?;
     let x = x.requires_grad_(true)?;

@@ -144,7 +144,7 @@ fn a_gradient_has_a_graph_only_if_one_was_asked_for() -> Result<()> {
     assert!(with_graph.as_ref().is_some_and(Tensor::requires_grad));
     if let Some(with_graph) = with_graph {
         assert_eq!(derivative(&with_graph.sum(..)?, &c)?.to_vec::<f64>()?, [1.0, 1.0]);
-        refused(x.set_grad(&with_graph), &["set_grad", "requires a gradient", "detach"]);
+        refused(x.set_grad(&with_graph), &["set_grad", "must not require a gradient", "detach"]);
         assert!(x.grad().is_none());
         x.set_grad(&with_graph.detach())?;
     }
@@ -270,7 +270,7 @@ fn gradients_have_the_leafs_dtype() -> Result<()> {
             assert_eq!((grad_of(&x)?, grad_of(&y)?), (vec![7.0, 7.0], vec![3.0, 3.0]), "{a} and {b}");
         }
     }
-    // Casts in the middle, and integers beside.
+    // Casts in the middle, and integer operands.
     let x = tensor!([1.5, 2.0])?.to_dtype(DType::BF16)?.requires_grad_(true)?;
     x.to_dtype(DType::F64)?.mul(&tensor!([2, 3])?)?.to_dtype(DType::F16)?.sum(..)?.backward()?;
     assert_eq!(grad_of(&x)?, [2.0, 3.0]);
@@ -300,7 +300,7 @@ fn every_broadcast_gives_gradients_of_the_leafs_shape() -> Result<()> {
                 let x = normal(1, a)?.requires_grad_(true)?;
                 let y = normal(2, b)?.abs()?.add(0.5)?.requires_grad_(true)?;
                 op(&x, &y)?.sum(..)?.backward()?;
-                // Looks at the shapes, too.
+                // The rule checks shapes, too.
                 grad_of(&x)?;
                 grad_of(&y)?;
                 gradcheck(|x| op(&x[0], &x[1]), &[x, y])?;
@@ -314,7 +314,7 @@ fn every_broadcast_gives_gradients_of_the_leafs_shape() -> Result<()> {
     Ok(())
 }
 
-/// What a pass hands out is a value, also where the engine got it as a view of something else.
+/// The gradients that a pass returns are not views, even if the engine got them as views.
 #[test]
 fn a_gradient_can_be_changed_whatever_was_made_from_it() -> Result<()> {
     let x = Tensor::zeros([2, 3])?.requires_grad_(true)?;

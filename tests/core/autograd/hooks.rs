@@ -1,4 +1,4 @@
-//! Functions that see cotangents as they pass.
+//! Hooks.
 
 use super::{constant, grad_of, leaf, refused, scalar};
 use cotangent::autograd::{BackwardOptions, GradOptions, grad, grad_with};
@@ -57,7 +57,7 @@ fn hooks_can_be_removed() -> Result<()> {
     x.zero_grad();
     x.mul(1.0)?.backward()?;
     assert_eq!(grad_of(&x)?, [2.0]);
-    // The handle of a tensor that is gone is harmless.
+    // The handle of a dropped tensor is harmless.
     let gone = scalar(1.0)?.register_hook(|_| Ok(None))?;
     gone.remove();
     Ok(())

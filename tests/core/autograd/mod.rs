@@ -1,4 +1,4 @@
-//! The dynamic graph: the engine, what may be asked of it, and what is built on it.
+//! The dynamic graph: the engine, gradients, and what is built on them.
 
 mod checkpoint;
 mod dot;
@@ -33,7 +33,7 @@ fn normal(seed: u64, shape: impl Into<Shape>) -> Result<Tensor> {
     Generator::seed(seed).randn_with(shape, DType::F64)
 }
 
-/// The gradient stored in a leaf, which must be there, as `f64`.
+/// The gradient stored in a leaf, which must exist, as `f64`.
 fn grad_of(x: &Tensor) -> Result<Vec<f64>> {
     let grad = x.grad();
     assert!(grad.is_some(), "there is no gradient");
@@ -43,18 +43,18 @@ fn grad_of(x: &Tensor) -> Result<Vec<f64>> {
     })
 }
 
-/// The bits of a tensor's numbers, so that -0 differs from 0 and a NaN equals itself.
+/// The bits of a tensor's elements, so that -0 differs from 0 and NaN equals itself.
 fn bits(x: &Tensor) -> Result<Vec<u64>> {
     Ok(x.to_dtype(DType::F64)?.to_vec::<f64>()?.into_iter().map(f64::to_bits).collect())
 }
 
-/// The message of a call that must fail, with all of `parts` in it. The error says on which line of these tests it was.
+/// Checks that a call fails, that the message contains all of `parts`, and that the error has a line of these tests.
 #[track_caller]
 fn refused<T>(result: Result<T>, parts: &[&str]) {
     let error = result.err();
-    let place = error.as_ref().and_then(Error::place).map_or_else(|| "nowhere".to_string(), ToString::to_string);
+    let location = error.as_ref().and_then(Error::location).map_or_else(|| "nowhere".to_string(), ToString::to_string);
     let message = error.map_or_else(|| "no error".to_string(), |error| error.to_string());
-    assert!(place.contains("tests/core/autograd/"), "{message:?} is from {place}");
+    assert!(location.contains("tests/core/autograd/"), "{message:?} is from {location}");
     for part in parts {
         assert!(message.contains(part), "{part:?} is not in the message {message:?}");
     }

@@ -17,7 +17,7 @@ fn modes_nest() -> Result<()> {
             Ok(())
         })?;
         assert!(!is_grad_enabled());
-        // A leaf is made by asking for one, in any mode.
+        // `requires_grad_` makes a leaf in any mode.
         assert!(Tensor::ones([1])?.requires_grad_(true)?.requires_grad());
         Ok(())
     })?;
@@ -71,10 +71,10 @@ fn operations_without_a_derivative_say_so() -> Result<()> {
     let rounded = x.to_dtype(DType::I64)?.to_dtype(DType::F64)?.sum(..)?;
     refused(rounded.backward(), &["to_dtype has no derivative", here]);
     refused(x.argmax(..)?.to_dtype(DType::F64)?.backward(), &["argmax has no derivative", here]);
-    // Beside a path that has one, it is a constant.
+    // Next to a path with a derivative it is a constant.
     mask.to_dtype(DType::F64)?.mul(&x)?.sum(..)?.backward()?;
     assert_eq!(grad_of(&x)?, [1.0, 0.0]);
-    // Under no_grad nothing is remembered.
+    // Under no_grad nothing is recorded.
     refused(no_grad(|| x.eq(1.0)?.to_dtype(DType::F64)?.sum(..))?.backward(), &["no graph"]);
     Ok(())
 }
@@ -86,7 +86,7 @@ fn anomaly_mode_names_the_forward_operation() -> Result<()> {
     let line = line!() + 1;
     let failed = detect_anomaly(|| x.sqrt());
     refused(failed, &["sqrt: ", "result", "NaN", &format!("tests/core/autograd/modes.rs:{line}")]);
-    // Constants are looked at as well.
+    // Constants are checked as well.
     refused(detect_anomaly(|| x.detach().log()), &["log: ", "NaN", "tests/core/autograd/modes.rs"]);
     let guard = AnomalyGuard::new();
     detect_anomaly(|| assert!(x.sqrt().is_err()));
@@ -98,7 +98,7 @@ fn anomaly_mode_names_the_forward_operation() -> Result<()> {
 
 #[test]
 fn anomaly_mode_names_the_operation_whose_gradient_is_nan() -> Result<()> {
-    // 0 · inf in the rule of the product: the rule's own multiplication is not what the user wrote.
+    // 0 · inf in the rule of the product: the message must not name the rule's own multiplication.
     let (x, y) = (leaf([0.0])?, leaf([f64::INFINITY])?);
     let line = line!() + 1;
     let z = x.add(0.0)?.mul(&y.exp()?)?;

@@ -1,8 +1,8 @@
-//! Several threads, on graphs of their own and on a shared one; and the same bits with any number of them.
+//! Several threads, on separate graphs and on a shared one; and the same bits with any number of threads.
 
 use super::{bits, leaf, normal};
 use cotangent::autograd::{BackwardOptions, GradOptions, grad_with};
-use cotangent::{DType, Generator, Result, Tensor, with_num_threads};
+use cotangent::{DType, Generator, Result, Tensor, settings::with_num_threads};
 use std::sync::Arc;
 
 /// Something with shared values, broadcasts and large sums.
@@ -51,7 +51,7 @@ fn threads_over_one_retained_graph() -> Result<()> {
         let threads: Vec<_> = (0..4).map(|at| scope.spawn(move || run(at))).collect();
         assert!(threads.into_iter().all(|thread| thread.join().is_ok_and(|same| same)));
     });
-    // Into the leaf from all at once: whole numbers, so that the order of the sums does not matter.
+    // Into the leaf from all threads at once: integers, so that the order of the sums does not matter.
     let x = leaf([1.0, 2.0])?;
     let y = x.mul(3.0)?.sum(..)?;
     std::thread::scope(|scope| {

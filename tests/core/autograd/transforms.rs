@@ -1,4 +1,4 @@
-//! Functions from functions.
+//! Transforms of functions.
 
 use super::{bits, constant, grad_of, leaf, normal, refused, scalar};
 use cotangent::autograd::{Tape, grad, hessian, hvp, jacobian, jvp, no_grad, value_and_grad, vjp};
@@ -29,7 +29,7 @@ fn the_jacobian_and_both_products_agree() -> Result<()> {
     let (value, tangent) = jvp(|x| mixing(&x[0]), &[&x], &[&v])?;
     close(&value, &mixing(&x)?)?;
     close(&tangent, &j.mul(&v)?.sum(2)?)?;
-    // Against differences.
+    // Against finite differences.
     let eps = 1e-6;
     let difference = mixing(&x.add(&v.mul(eps)?)?)?.sub(&mixing(&x.sub(&v.mul(eps)?)?)?)?.div(2.0 * eps)?;
     assert!(tangent.allclose_with(&difference, (1e-7, 1e-7))?);
@@ -131,12 +131,12 @@ fn only_the_arguments_are_differentiated() -> Result<()> {
     assert_eq!(grads[0].item::<f64>()?, 3.0);
     x.mul(5.0)?.backward()?;
     let before = grad_of(&x)?;
-    // No state is touched, and hooks of the caller's do not run.
+    // No state is changed, and hooks of the caller do not run.
     x.register_hook(|_| constant([1.0, 2.0, 3.0]).map(Some))?;
     let (_, grads) = value_and_grad(|a| a[0].mul(&a[0]), &[&x.detach()])?;
     assert_eq!(grads[0].item::<f64>()?, 6.0);
     assert_eq!(grad_of(&x)?, before);
-    // Under no_grad the function is recorded all the same, and nothing of it remains.
+    // Under no_grad the function is still recorded, but nothing of the graph remains.
     let (value, grads) = no_grad(|| value_and_grad(|a| a[0].mul(&a[0])?.mul(&x), &[&x]))?;
     assert_eq!((grads[0].item::<f64>()?, value.item::<f64>()?), (18.0, 27.0));
     assert!(!value.requires_grad() && !grads[0].requires_grad());
@@ -176,7 +176,7 @@ fn what_does_not_fit_is_refused() -> Result<()> {
     refused(hessian(|x| x.exp(), &x), &["hessian", "[2]", "scalar"]);
     refused(hvp(|x| x.sum(..), &x, &three), &["hvp", "vector", "[3]", "[2]"]);
     refused(hvp(|x| x.sum(..), &x, &Tensor::ones([2])?), &["hvp", "f32", "f64"]);
-    refused(jvp(|x| x[0].exp(), &[&x], &[]), &["jvp", "0 tangents", "1 inputs"]);
+    refused(jvp(|x| x[0].exp(), &[&x], &[]), &["jvp", "expected 1 tangents", "got 0"]);
     refused(jvp(|x| x[0].exp(), &[&x], &[&three]), &["jvp", "tangent", "[3]", "[2]"]);
     refused(vjp(|x| x[0].exp(), &[&x])?.1(&three), &["vjp", "cotangent", "[3]", "[2]"]);
     refused(vjp(|x| x[0].exp(), &[&x])?.1(&Tensor::ones([2])?), &["vjp", "f32", "f64"]);

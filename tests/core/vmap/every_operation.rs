@@ -4,12 +4,15 @@ use super::Outcome;
 use crate::checks::{both, tried};
 use cotangent::autograd::{GradOptions, grad_with};
 use cotangent::ops::{Arg, Derivative, Op};
-use cotangent::{DType, Result, Tensor, VmapFallback, VmapOptions, tensor, vmap_all, vmap_with};
+use cotangent::{
+    DType, Result, Tensor, tensor,
+    vmap::{VmapFallback, VmapOptions, vmap_all, vmap_with},
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 const EXAMPLES: usize = 3;
 
-/// Operations that run for each example by itself, for some arguments at least, and why.
+/// Operations that run once for each example, at least for some arguments, and why.
 const LOOPS: &[(&str, &str)] = &[
     ("as_strided_scatter", "it is about memory"),
     ("bincount", "a length that depends on the values"),
@@ -40,14 +43,14 @@ const LOOPS: &[(&str, &str)] = &[
 /// Operations whose samples cannot be compared.
 const UNCOMPARED: [&str; 0] = [];
 
-/// Operations whose derivative runs for each cotangent by itself, where the operation was on what all examples share, and why.
+/// Operations on shared tensors whose backward rule runs once for each batched cotangent, and why.
 const RULE_LOOPS: &[(&str, &str)] = &[("as_strided_scatter", "it is about memory")];
 
-/// Operations with results that may be missing, which is an empty vector. Without examples that cannot be told from a result.
+/// Operations with optional results, which are empty vectors if missing. With 0 examples they look like any other result.
 const MAY_BE_MISSING: [&str; 3] = ["linalg_lstsq", "linalg_lu", "linalg_qr"];
 
-/// A tensor for one example: near the sample's, and other than that of the next. Indices and masks are the sample's in another
-/// order, so that they are in range, and choose as many elements.
+/// A tensor for one example: close to the sample's, and different for each example. Indices and masks are permutations of the
+/// sample's, so that they are in range and select the same number of elements.
 fn example(x: &Tensor, at: usize) -> Result<Tensor> {
     match x.dtype() {
         DType::F64 => x.mul(1.0 - 0.01 * at as f64),
@@ -56,7 +59,7 @@ fn example(x: &Tensor, at: usize) -> Result<Tensor> {
     }
 }
 
-/// The same arguments with other tensors in them.
+/// The same arguments with other tensors.
 fn fill(args: &[Arg], tensors: &[Tensor]) -> Result<Vec<Arg>> {
     let mut next = tensors.iter();
     let mut swap = |x: &Tensor| Ok(next.next().unwrap_or(x).clone());
@@ -102,18 +105,18 @@ fn weighed(results: &[Tensor]) -> Result<Option<Tensor>> {
     Ok(total)
 }
 
-/// What is wrong with operations inside of a `vmap`, and which of them ran for each example by itself.
+/// Failures of operations inside of a `vmap`, and the operations that ran once for each example.
 #[derive(Default)]
 struct Findings {
     faults: Vec<String>,
     /// By name, with one of the calls.
     loops: BTreeMap<&'static str, String>,
-    /// What was compared with a loop.
+    /// The operations that were compared with a loop.
     compared: BTreeSet<&'static str>,
 }
 
 impl Findings {
-    /// What `f` gives where loops are refused, or else with a loop, and whether there was one.
+    /// The result of `f` with loops refused, or else with a loop, and whether there was a loop.
     fn run<T>(
         &mut self,
         op: &'static Op,
@@ -122,7 +125,7 @@ impl Findings {
         f: impl Fn(VmapOptions) -> Result<T>,
     ) -> (Result<T>, bool) {
         match f(options.clone().fallback(VmapFallback::Refuse)) {
-            Err(error) if error.to_string().contains("there is no batching rule") => {
+            Err(error) if error.to_string().contains("no batching rule") => {
                 let args: Vec<String> = args.iter().map(Arg::to_string).collect();
                 self.loops.entry(op.name).or_insert_with(|| format!("({}), {options:?}: {error}", args.join(", ")));
                 (f(options.clone()), true)
@@ -131,8 +134,8 @@ impl Findings {
         }
     }
 
-    /// An operation that loops, and is not known to, is a fault like any other; so is, where all were tried, one that is known to
-    /// and does not.
+    /// An operation that loops but is not listed is a failure. If all operations are tested, so is one that is listed but does not
+    /// loop.
     fn assert_none(self, known: &[(&str, &str)], all: bool) {
         let Findings { mut faults, loops, .. } = self;
         let stale = known.iter().filter(|(name, _)| all && is_asked(name) && !loops.contains_key(name));
@@ -143,8 +146,8 @@ impl Findings {
     }
 }
 
-/// Compares an operation inside of a `vmap` with a loop, for all samples. `which` says of a tensor, and its place among those
-/// of floats, or among the others, whether it differs between examples.
+/// Compares an operation inside of a `vmap` with a loop, for all samples. `which` says whether a tensor is batched, from the tensor
+/// and its position among the floats or among the others.
 fn calls(op: &'static Op, which: impl Fn(&Tensor, usize) -> bool, findings: &mut Findings) -> Result<()> {
     for (number, sample) in op.samples()?.iter().enumerate() {
         let args = sample.bind(op)?;
@@ -190,7 +193,7 @@ fn calls(op: &'static Op, which: impl Fn(&Tensor, usize) -> bool, findings: &mut
             }
         }
         if !loops {
-            // A batch of none, and one in another.
+            // An empty batch, and nested batches.
             let none: Vec<Tensor> = stacked
                 .iter()
                 .zip(&differs)
@@ -230,7 +233,7 @@ fn calls(op: &'static Op, which: impl Fn(&Tensor, usize) -> bool, findings: &mut
         if op.derivative != Derivative::Rule || op.random || sample.has_zero_derivative() {
             continue;
         }
-        // Derivatives inside, of each example by itself: those of a loop, also by what all examples share.
+        // Derivatives inside are those of a loop for each example, also with respect to shared tensors.
         let floats: Vec<usize> = (0..tensors.len()).filter(|&k| is_float(&tensors[k])).collect();
         let derivative = |inputs: &[Tensor]| -> Result<Vec<Tensor>> {
             let mut all = inputs.to_vec();
@@ -299,8 +302,8 @@ fn together(each: &[Vec<Tensor>]) -> Option<Result<Vec<Tensor>>> {
     Some((0..each[0].len()).map(column).collect())
 }
 
-/// The operations of the list, or those that `COTANGENT_TEST_OPS` names. A draw is another every time, and memory is not that of
-/// one example.
+/// The operations of the list, or those in `COTANGENT_TEST_OPS`, except random draws and those that read the memory layout, which
+/// differ from a loop.
 fn asked() -> impl Iterator<Item = &'static Op> {
     tried().into_iter().filter(|op| !op.random && !op.reads_layout)
 }
@@ -309,7 +312,7 @@ fn is_asked(name: &str) -> bool {
     tried().iter().any(|op| op.name == name)
 }
 
-/// Every operation with these tensors batched. One that loops, and is not known to, is a fault.
+/// Tests every operation with these tensors batched. One that loops but is not listed is a failure.
 fn every_operation(all: bool, which: impl Fn(&Tensor, usize) -> bool + Copy) -> Outcome {
     let mut findings = Findings::default();
     for op in asked() {
@@ -322,7 +325,7 @@ fn every_operation(all: bool, which: impl Fn(&Tensor, usize) -> bool + Copy) -> 
     Ok(())
 }
 
-/// Whether a sample has a tensor that examples can differ in.
+/// Whether a sample has a tensor that can be batched.
 fn takes_tensors(op: &Op) -> Result<bool> {
     for sample in op.samples()? {
         if sample.bind(op)?.iter().flat_map(Arg::tensors).any(|x| !x.dtype().is_complex()) {

@@ -1,11 +1,12 @@
-//! `vmap` gives what a loop over the examples gives: values and derivatives, of every operation.
+//! `vmap` against a loop over the examples: values and derivatives of every operation.
 
 mod every_operation;
 mod rules;
 
 use cotangent::autograd::{GradOptions, grad_with, hessian, jacobian, jvp, value_and_grad};
 use cotangent::{
-    DType, Generator, Result, Tensor, VmapFallback, VmapOptions, VmapRandomness, keepdim, tensor, vmap, vmap_with,
+    DType, Generator, Result, Tensor, keepdim, tensor, vmap,
+    vmap::{VmapFallback, VmapOptions, VmapRandomness, vmap_with},
     with_generator,
 };
 
@@ -30,13 +31,13 @@ fn derivatives_of_single_examples() -> Outcome {
     let x = Tensor::randn_with([5, 3], DType::F64)?;
     let w = Tensor::randn_with([3, 3], DType::F64)?;
     let f = |w: &Tensor, x: &Tensor| w.matmul(x)?.tanh()?.square()?.sum(..);
-    // By what all examples share, which has one gradient for each of them.
+    // With respect to a shared tensor, which has one gradient for each example.
     let found = vmap(|x| Ok(value_and_grad(|w| f(&w[0], &x[0]), &[&w])?.1.swap_remove(0)), &[&x])?;
     for at in 0..5 {
         let want = value_and_grad(|w| f(&w[0], &x.select(0, at)?), &[&w])?.1.swap_remove(0);
         assert!(found.select(0, at)?.allclose(&want)?);
     }
-    // The same from a leaf of outside.
+    // The same with a leaf from outside.
     let leaf = w.clone().requires_grad_(true)?;
     let inside = vmap(
         |x| Ok(grad_with(&f(&leaf, &x[0])?, &[&leaf], GradOptions::new())?.swap_remove(0).unwrap_or(w.zeros_like()?)),
@@ -46,7 +47,7 @@ fn derivatives_of_single_examples() -> Outcome {
     // After it the gradient of the sum.
     vmap(|x| f(&leaf, &x[0]), &[&x])?.sum(..)?.backward()?;
     assert!(leaf.grad().ok_or("there is one")?.allclose(&found.sum(0)?)?);
-    // Inside, there is no place for a gradient of each example.
+    // Inside, a leaf cannot store a gradient for each example.
     let error = vmap(
         |x| {
             f(&leaf, &x[0])?.backward()?;
@@ -105,15 +106,18 @@ fn bad_calls_are_refused() -> Outcome {
         vmap_with(|x| Ok(x[0].clone()), &[&x], VmapOptions::new().in_dims([None])),
         &["vmap", "dimension of examples"],
     );
-    refused(vmap_with(|x| Ok(x[0].clone()), &[&x], VmapOptions::new().in_dims([Some(0), None])), &["vmap", "1 inputs"]);
+    refused(
+        vmap_with(|x| Ok(x[0].clone()), &[&x], VmapOptions::new().in_dims([Some(0), None])),
+        &["vmap", "expected 1 in_dims"],
+    );
     refused(vmap_with(|x| Ok(x[0].clone()), &[&x], VmapOptions::new().out_dim(2)), &["vmap", "2"]);
     refused(vmap(|x| x[0].cumsum(1), &[&x]), &["cumsum", "1", "rank 1"]);
     refused(vmap(|x| x[0].cumsum(-2), &[&x]), &["cumsum", "-2", "rank 1"]);
     refused(vmap(|x| x[0].nonzero(), &[&tensor!([[1.0, 0.0], [1.0, 1.0]])?]), &["nonzero", "shapes"]);
-    refused(vmap(|x| x[0].as_strided([2], &[1], 0), &[&x]), &["as_strided", "memory"]);
+    refused(vmap(|x| x[0].as_strided([2], &[1], 0), &[&x]), &["as_strided", "storage"]);
     refused(vmap(|x| x[0].dropout(0.5), &[&x]), &["dropout", "random"]);
     refused(vmap_with(|x| x[0].histc(), &[&x], VmapFallback::Refuse), &["histc", "batching rule"]);
-    // A handle that got out is still no tensor with values.
+    // The values of a batched tensor that was leaked cannot be read outside either.
     let mut kept = None;
     vmap(
         |x| {
@@ -137,7 +141,7 @@ fn random_numbers_as_asked_for() -> Outcome {
     assert!(same.iter().all(|row| row.equal(&same[0]).unwrap_or(false)) && same[0].max(..)?.item::<f32>()? == 2.0);
     let different = rows(VmapRandomness::Different)?;
     assert!(!different[0].equal(&different[1])? && !different[1].equal(&different[2])?);
-    // What a loop would draw.
+    // The same numbers as in a loop.
     let drawn = with_generator(&mut Generator::seed(3), || {
         vmap_with(|x| x[0].add(Tensor::randn([50])?), &[&x], VmapRandomness::Different)
     })?;

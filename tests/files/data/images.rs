@@ -1,4 +1,4 @@
-//! Images and their transforms, beside torchvision's.
+//! Images and their transforms, against torchvision's.
 
 use super::assert_fails_with;
 use cotangent::data::transforms::*;
@@ -148,9 +148,9 @@ fn random_crops_reach_all_places_and_stay_inside() -> Result<()> {
 
 #[test]
 fn bad_images_and_settings_are_refused() -> Result<()> {
-    assert_fails_with(Image::new(vec![0; 5], 1, 2, 3), &["Image::new", "5 bytes", "1 by 2"]);
+    assert_fails_with(Image::new(vec![0; 5], 1, 2, 3), &["Image::new", "5 bytes", "1 × 2 × 3"]);
     assert_fails_with(Image::new(vec![], 0, 2, 3), &["Image::new"]);
-    assert_fails_with(Image::new(vec![0; 4], 1, 2, 2), &["2 channels"]);
+    assert_fails_with(Image::new(vec![0; 4], 1, 2, 2), &["must be 1 or 3, got 2"]);
     assert_fails_with(Image::new(vec![0; 4], usize::MAX, 2, 1), &["Image::new"]);
     let image = Image::new(vec![0; 12], 2, 2, 3)?;
     assert_fails_with(image.crop(1, 1, 2, 1), &["crop", "2 by 1", "2 by 2"]);
@@ -193,7 +193,7 @@ mod files {
         assert_eq!(Image::decode(PNG)?, image(&decoded["small.png"])?);
         let (got, expected) = (Image::decode(JPEG)?, image(&decoded["small.jpg"])?);
         assert_eq!((got.height(), got.width()), (expected.height(), expected.width()));
-        // Decoders round differently, and fill in colors of which there is one for four pixels in ways of their own.
+        // Decoders round differently, and upsample subsampled colours differently.
         let off = got.pixels().iter().zip(expected.pixels()).map(|(a, b)| f64::from(a.abs_diff(*b)));
         let (most, mean) = (off.clone().fold(0.0, f64::max), off.sum::<f64>() / got.pixels().len() as f64);
         assert!(most <= 12.0 && mean < 1.0, "off by {most} at most, {mean} on average");
@@ -223,7 +223,7 @@ mod files {
         assert_fails_with(images.get_item(0), &["Image::open", "0.png"]);
         folder.file("c/notes.txt", "no image");
         assert_fails_with(ImageFolder::open(folder.path()), &["ImageFolder::open", "no images"]);
-        assert_fails_with(ImageFolder::open(folder.path().join("b")), &["no folders"]);
+        assert_fails_with(ImageFolder::open(folder.path().join("b")), &["one folder per class"]);
         assert_fails_with(ImageFolder::open("/no/such/folder"), &["/no/such/folder"]);
         assert_fails_with(Image::decode(b"text"), &["Image::decode"]);
         Ok(())

@@ -23,7 +23,7 @@ fn numbers(n: i64) -> Vec<i64> {
     (0..n).collect()
 }
 
-/// What went wrong, or that nothing did.
+/// The error message, or that there was none.
 fn failure<T>(result: Result<T>) -> String {
     result.err().map_or_else(|| "it succeeded".to_string(), |error: Error| error.to_string())
 }

@@ -28,7 +28,7 @@ fn a_shuffle_differs_in_each_epoch_and_repeats_with_the_seed() -> Result<()> {
     again.set_epoch(2);
     assert_eq!(items(&again)?, epochs[2]);
     assert_ne!(items(&shuffled(100, 4)?)?, epochs[0]);
-    // An iteration that was given up is an epoch, too.
+    // An abandoned iteration counts as an epoch, too.
     let given_up = shuffled(100, 3)?;
     assert!(given_up.iter().next().is_some());
     assert_eq!(items(&given_up)?, epochs[1]);
@@ -60,7 +60,7 @@ fn random_samplers_draw_as_many_as_they_are_told() -> Result<()> {
     let again = drawn(&RandomSampler::new().replacement(true), 1000, 1)?;
     let different = again.iter().collect::<BTreeSet<_>>().len();
     assert!(again.len() == 1000 && (560..700).contains(&different), "{different} of about 632");
-    assert_fails_with(drawn(&RandomSampler::new().num_samples(1), 0, 1), &["none"]);
+    assert_fails_with(drawn(&RandomSampler::new().num_samples(1), 0, 1), &["empty dataset"]);
     let mut subset = drawn(&SubsetRandomSampler::new([3, 1, 4]), 10, 1)?;
     subset.sort_unstable();
     assert_eq!(subset, [1, 3, 4]);
@@ -76,7 +76,7 @@ fn weights_are_frequencies() -> Result<()> {
     for (index, expected) in [(0, 2000), (2, 6000), (3, 1000)] {
         assert!(count(index).abs_diff(expected) < 200, "{} of {expected}", count(index));
     }
-    // Without replacement: each once, the heavy ones mostly first.
+    // Without replacement: each once, those with large weights mostly first.
     let sampler = WeightedRandomSampler::new([1.0, 0.0, 9.0], 2)?.replacement(false)?;
     let mut heavy_first = 0;
     for seed in 0..1000 {
@@ -85,11 +85,11 @@ fn weights_are_frequencies() -> Result<()> {
         heavy_first += usize::from(indices[0] == 2);
     }
     assert!((860..940).contains(&heavy_first), "{heavy_first} of about 900");
-    assert_fails_with(drawn(&sampler, 4, 1), &["3 weights", "4 items"]);
+    assert_fails_with(drawn(&sampler, 4, 1), &["expected 4 weights", "got 3"]);
     assert_fails_with(WeightedRandomSampler::new([1.0, -1.0], 2), &["-1", "item 1"]);
-    assert_fails_with(WeightedRandomSampler::new([0.0], 2), &["add up to 0"]);
+    assert_fails_with(WeightedRandomSampler::new([0.0], 2), &["sum, got 0"]);
     assert_fails_with(WeightedRandomSampler::new([f64::NAN], 2), &["NaN"]);
-    assert_fails_with(WeightedRandomSampler::new([1.0, 0.0], 2)?.replacement(false), &["only 1"]);
+    assert_fails_with(WeightedRandomSampler::new([1.0, 0.0], 2)?.replacement(false), &["at most 1", "got 2"]);
     Ok(())
 }
 
@@ -105,7 +105,7 @@ fn processes_share_the_items_evenly() -> Result<()> {
                             sampler.count(len),
                             Some(sampler.indices(len, epoch, &mut Generator::seed(0))?.len())
                         );
-                        // The loader's own seed, which may differ between processes, changes nothing.
+                        // The loader's seed, which may differ between processes, has no effect.
                         sampler.indices(len, epoch, &mut Generator::seed(rank as u64))
                     };
                     let parts: Vec<Vec<usize>> = (0..replicas).map(part).collect::<Result<_>>()?;
@@ -123,7 +123,7 @@ fn processes_share_the_items_evenly() -> Result<()> {
     assert_ne!(order(0)?, order(1)?, "epochs differ without being told to");
     let plain = DistributedSampler::new(2, 1)?.shuffle(false).indices(6, 0, &mut Generator::seed(0))?;
     assert_eq!(plain, [1, 3, 5]);
-    assert_fails_with(DistributedSampler::new(2, 2), &["rank 2", "2 processes"]);
+    assert_fails_with(DistributedSampler::new(2, 2), &["num_replicas = 2", "got 2"]);
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Going on in the middle of an epoch.
+//! Resuming in the middle of an epoch.
 
 use super::{assert_fails_with, numbers};
 use cotangent::data::{DataLoader, DataLoaderOptions, DataLoaderState, Dataset, IterableDataset, from_fn};
@@ -9,7 +9,7 @@ fn options(workers: usize) -> DataLoaderOptions {
     DataLoaderOptions::new().batch_size(3).num_workers(workers)
 }
 
-/// Items with noise, in a random order, without a seed that is known.
+/// Items with noise, in a random order, with an unknown seed.
 fn noisy(workers: usize) -> Result<DataLoader<Tensor>> {
     let dataset = from_fn(20, |index| Tensor::rand([2])?.add(index as f64));
     DataLoader::new_with(dataset, options(workers).shuffle(true))
@@ -23,8 +23,8 @@ fn epoch(loader: &DataLoader<Tensor>) -> Result<Vec<Vec<f32>>> {
     loader.iter().map(|batch| batch?.to_vec::<f32>()).collect()
 }
 
-/// Batches of the rest of the first epoch and of the two after it, once by the loader that goes on, once by another one that
-/// goes on from its state.
+/// The batches of the rest of the first epoch and of the next two, once from the same loader, once from another one with its
+/// state.
 fn goes_on(made: &dyn Fn(usize) -> Result<DataLoader<Tensor>>, taken: usize, workers: (usize, usize)) -> Result<()> {
     let loader = made(workers.0)?;
     let mut batches = loader.iter();

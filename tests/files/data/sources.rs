@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// A folder that goes away at the end.
+/// A folder that is removed at the end.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -82,20 +82,20 @@ fn bad_idx_files_are_refused_without_large_allocations() -> Result<()> {
     let last = corrupt.len() - 6;
     corrupt[last] ^= 0x55;
     for (name, bytes, parts) in [
-        ("empty", vec![], &["ends too early"][..]),
+        ("empty", vec![], &["unexpected end of file"][..]),
         ("text", b"hello, this is text".to_vec(), &["not an IDX file"]),
         ("dims", vec![0, 0, 8, 200], &["not an IDX file"]),
         ("no dims", vec![0, 0, 8, 0], &["not an IDX file"]),
         ("dtype", header(0x0A, &[1]), &["0x0a"]),
-        ("header", vec![0, 0, 8, 3, 0, 0], &["ends too early"]),
-        ("overflow", huge.clone(), &["does not hold"]),
-        ("overflow.gz", zipped(&huge), &["does not hold"]),
-        ("large", large.clone(), &["does not hold"]),
-        ("large.gz", zipped(&large), &["does not hold"]),
-        ("short.gz", zipped(&[header(0x08, &[5000]), vec![0; 100]].concat()), &["5000", "100 follow"]),
-        ("more", [good.clone(), vec![0]].concat(), &["more follows"]),
-        ("more.gz", zipped(&[good.clone(), vec![0]].concat()), &["more follows"]),
-        ("cut.gz", cut[..cut.len() / 2].to_vec(), &["early"]),
+        ("header", vec![0, 0, 8, 3, 0, 0], &["unexpected end of file"]),
+        ("overflow", huge.clone(), &["file is too short"]),
+        ("overflow.gz", zipped(&huge), &["file is too short"]),
+        ("large", large.clone(), &["file is too short"]),
+        ("large.gz", zipped(&large), &["file is too short"]),
+        ("short.gz", zipped(&[header(0x08, &[5000]), vec![0; 100]].concat()), &["5000", "got 100"]),
+        ("more", [good.clone(), vec![0]].concat(), &["got more"]),
+        ("more.gz", zipped(&[good.clone(), vec![0]].concat()), &["got more"]),
+        ("cut.gz", cut[..cut.len() / 2].to_vec(), &["unexpected end of file"]),
         ("corrupt.gz", corrupt, &["corrupt"]),
     ] {
         let path = folder.file(name, bytes);
@@ -126,7 +126,7 @@ fn mnist_from_files_of_several_names() -> Result<()> {
         assert!(images.select(0, 0)?.equal(&image)?);
     }
     folder.file("t10k-labels.idx1-ubyte", [header(0x08, &[2]), vec![5, 0]].concat());
-    assert_fails_with(Mnist::load(folder.path(), Part::Test), &["Mnist::load", "do not belong together"]);
+    assert_fails_with(Mnist::load(folder.path(), Part::Test), &["Mnist::load", "equally many"]);
     assert_fails_with(Mnist::load("/no/such/folder", Part::Train), &["train-images-idx3-ubyte"]);
     Ok(())
 }
@@ -162,8 +162,8 @@ fn csv_errors_have_lines() -> Result<()> {
     assert_fails_with(table.numbers(["kind"]), &["Csv::numbers", "line 2", "\"kind\"", "\"setosa\""]);
     assert_fails_with(table.integers("length"), &["line 2", "5.1"]);
     assert_fails_with(table.numbers(["depth"]), &["\"depth\"", "\"length\""]);
-    assert_fails_with(table.numbers([4]), &["no column 4 among 4"]);
-    assert_fails_with(Csv::parse("a,b\n1,2\n\n3\n4,5\n", CsvOptions::new()), &["line 4 has 1 cells", "2"]);
+    assert_fails_with(table.numbers([4]), &["column 4 is out of range for 4"]);
+    assert_fails_with(Csv::parse("a,b\n1,2\n\n3\n4,5\n", CsvOptions::new()), &["line 4: expected 2 cells", "got 1"]);
     let text = "# one\r\na,b\r\n\r\n\"1\n\",2\r\n# five\r\nx,3\r\n";
     let table = Csv::parse(text, CsvOptions::new().comment(b'#'))?;
     assert_fails_with(table.numbers(["a"]).and(table.numbers(["a"])), &["line 7", "\"x\""]);
@@ -219,8 +219,8 @@ fn windows_cover_a_text() -> Result<()> {
     }
     assert_eq!(Windows::bytes("abcdef", 5)?.len(), 1);
     assert_eq!(Windows::bytes("abcdef", 2)?.stride(1)?.len(), 4);
-    assert_fails_with(Windows::bytes("abcde", 5), &["5 tokens", "window of 5"]);
-    assert_fails_with(Windows::bytes("abcde", 0), &["window of 0"]);
+    assert_fails_with(Windows::bytes("abcde", 5), &["5 tokens", "got 5"]);
+    assert_fails_with(Windows::bytes("abcde", 0), &["got 0"]);
     assert_fails_with(Windows::bytes("abcde", 2)?.stride(0), &["Windows::stride"]);
     assert_fails_with(Windows::new(&Tensor::zeros([9])?, 2), &["f32[9]"]);
     assert_fails_with(vocabulary.decode(&Tensor::arange(5, 9)?), &["7"]);
@@ -250,7 +250,7 @@ fn tokens_of_a_bpe() -> Result<()> {
     Ok(())
 }
 
-/// Small changes of a file: some bytes, a number in place of another, a value in place of another, an end.
+/// Small changes of a file: some bytes, a number replaced, a value replaced, a truncation.
 #[cfg(feature = "tokenizers")]
 fn changed(text: &str, dice: &mut crate::dice::Dice) -> Vec<u8> {
     fn values(value: &mut serde_json::Value) -> Vec<&mut serde_json::Value> {
@@ -261,7 +261,7 @@ fn changed(text: &str, dice: &mut crate::dice::Dice) -> Vec<u8> {
         }
         match value {
             serde_json::Value::Array(all) => all.iter_mut().flat_map(values).collect(),
-            // Words and merges are many, and much alike.
+            // There are many words and merges, all similar.
             serde_json::Value::Object(all) => all
                 .iter_mut()
                 .filter(|(key, _)| *key != "vocab" && *key != "merges")
@@ -341,7 +341,7 @@ fn changed(text: &str, dice: &mut crate::dice::Dice) -> Vec<u8> {
     whole.to_string().into_bytes()
 }
 
-/// The crate that reads them panics at some, and at some texts with others.
+/// The crate that reads them panics for some files, and for some texts.
 #[cfg(feature = "tokenizers")]
 #[test]
 fn hostile_tokenizers_are_errors() -> Result<()> {
@@ -371,7 +371,7 @@ fn hostile_tokenizers_are_errors() -> Result<()> {
         opened += 1;
         tokenizer.token_id("a");
         for text in ["", "Hello, world! aa", "<|end|> ☃\u{0}  "] {
-            // Whatever they answer.
+            // With any result.
             let _ = tokenizer.encode(text);
             let _ = tokenizer.encode_special(text).map(|tokens| tokenizer.decode(&tokens));
         }

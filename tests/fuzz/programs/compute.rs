@@ -17,7 +17,7 @@ fn flat(shape: &[usize], index: &[usize]) -> usize {
     index.iter().zip(shape).fold(0, |flat, (i, size)| flat * size + i)
 }
 
-/// The elements of a list under another shape, to which it broadcasts.
+/// The elements of a list broadcast to another shape.
 pub fn broadcast(from: &[usize], ids: &[Id], to: &[usize]) -> Vec<Id> {
     let skipped = to.len() - from.len();
     let pick = |index: Vec<usize>| {

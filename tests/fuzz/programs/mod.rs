@@ -10,12 +10,12 @@ mod model;
 mod steps;
 mod tape;
 
-use cotangent::{Tensor, with_num_threads};
+use cotangent::{Tensor, settings::with_num_threads};
 use dice::{Dice, setting};
 use model::{Fault, Model, Plain};
 use steps::{Move, Outcome, Size, random_move, take};
 
-/// Steps of a program; those in threads count besides.
+/// The number of steps of a program; steps in threads are not included.
 const STEPS: usize = 40;
 
 #[derive(Default)]
@@ -32,7 +32,7 @@ struct Program {
     model: Model,
     tensors: Vec<Tensor>,
     slots: Vec<Plain>,
-    /// What was done, to be told.
+    /// The steps so far, for messages.
     log: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ impl Program {
         format!("{what}\nafter\n  {}", self.log.join("\n  "))
     }
 
-    /// Whether it came to its end.
+    /// Whether it ran to the end.
     fn run(&mut self, counts: &mut Counts) -> Result<bool, String> {
         for _ in 0..STEPS {
             let going_on =
@@ -79,7 +79,7 @@ impl Program {
                 counts.unclear += 1;
                 return Ok(false);
             }
-            // Not after every step: looking at a value has it computed.
+            // Not after every step: reading a value computes it.
             if self.dice.percent(10) {
                 self.check_all(&self.tensors, &self.slots)?;
             }
@@ -124,7 +124,7 @@ impl Program {
         }
     }
 
-    /// Several threads go on with the same tensors, each with handles of its own.
+    /// Several threads continue with the same tensors, each with its own handles.
     fn fork(&mut self, counts: &mut Counts) -> Result<bool, String> {
         let count = 2 + self.dice.below(2);
         counts.threads += count;
@@ -156,7 +156,7 @@ impl Program {
             for (at, (tensor, plain)) in both(tensors.iter(), &slots).enumerate() {
                 check(&self.model, tensor, plain).map_err(|e| self.fault(&format!("tensor {at}: {e}")))?;
             }
-            // What it has made goes on in the program.
+            // Its tensors are used in the rest of the program.
             if let (Some(tensor), Some(plain)) = (tensors.last(), slots.last()) {
                 self.tensors.push(tensor.clone());
                 self.slots.push(plain.clone());
@@ -180,7 +180,7 @@ fn random_programs_do_what_the_model_does() {
             slots: Vec::new(),
             log: Vec::new(),
         };
-        // Of its own number of threads for every program.
+        // Each program has its own number of threads.
         let threads = 1 + number as usize % 4;
         let whole = with_num_threads(threads, || program.run(&mut counts)).expect("a number of threads");
         match whole {

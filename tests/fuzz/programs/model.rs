@@ -1,5 +1,5 @@
-//! The reference: tensors that are lists of numbers, copied whenever the library would share them, and derivatives number by
-//! number. It says what a step must do, and where the library may refuse.
+//! The reference: tensors that are lists of numbers, copied instead of shared, and scalar derivatives. It says what a step must do,
+//! and whether the library may refuse it.
 
 use super::compute::{broadcast, inputs};
 use super::steps::{InPlace, Move, Other, Outcome, Place, Step};
@@ -12,7 +12,7 @@ pub struct Plain {
     pub shape: Vec<usize>,
     /// Its elements.
     pub at: Vec<Id>,
-    /// What a derivative by this tensor is taken by: its elements, unless they were changed behind the graph's back.
+    /// The numbers that derivatives are taken with respect to: its elements, unless they were changed without the graph.
     own: Vec<Id>,
     /// Whether a gradient is required.
     pub tracks: bool,
@@ -28,7 +28,7 @@ pub struct Plain {
 /// A leaf, for the time that its values are not changed.
 struct Leaf {
     ids: Vec<Id>,
-    /// Where its gradient is.
+    /// The index of its gradient.
     cell: usize,
     stale: bool,
 }
@@ -43,7 +43,7 @@ pub struct Model {
 pub enum Fault {
     /// The library did something else.
     Wrong(String),
-    /// Numbers so large, or so close to a jump of a function, that rounding decides: the program ends here.
+    /// Numbers are so large, or so close to a discontinuity, that rounding decides: the program ends here.
     Unclear,
 }
 
@@ -60,7 +60,7 @@ enum Refusal {
     Never,
 }
 
-/// Whether the step was taken, where that is in order.
+/// Whether the step was taken, if that is correct.
 fn was_taken(refusal: Refusal, outcome: &Outcome) -> Outcomes<bool> {
     match (refusal, outcome) {
         (Refusal::Never, Outcome::Refused(message)) => Err(Fault::Wrong(format!("refused: {message}"))),
@@ -76,12 +76,12 @@ impl Model {
         plain.at.iter().map(|&id| self.tape.value(id)).collect()
     }
 
-    /// The gradient of a leaf, as far as one has arrived.
+    /// The gradient of a leaf, if there is one.
     pub fn grad(&self, plain: &Plain) -> Option<&Vec<f64>> {
         self.grads[self.leaves[plain.leaf?].cell].as_ref()
     }
 
-    /// Takes a step that the library has taken, or says why the library is wrong.
+    /// Takes a step that the library has taken, or reports why the library is wrong.
     pub fn replay(&mut self, slots: &mut Vec<Plain>, (step, without): &Move, outcome: &Outcome) -> Outcomes<()> {
         match step {
             Step::InPlace(kind, a, other) => return self.change(slots, *kind, *a, other, *without, outcome),
@@ -156,7 +156,7 @@ impl Model {
         if ids.iter().all(small) { Ok(()) } else { Err(Fault::Unclear) }
     }
 
-    /// Whether two numbers are apart enough for their order to be certain.
+    /// Whether two numbers differ enough for their order to be certain.
     pub fn check_apart(&self, a: Id, b: f64) -> Outcomes<()> {
         if (self.tape.value(a) - b).abs() > NEAR { Ok(()) } else { Err(Fault::Unclear) }
     }
@@ -279,7 +279,7 @@ impl Model {
             self.result(x.shape.clone(), &ids, of, true)
         } else {
             let values: Vec<f64> = ids.iter().map(|&id| self.tape.value(id)).collect();
-            // What was replaced whole no longer depends on anything, unless it is a leaf.
+            // A tensor that was replaced completely does not depend on anything any more, unless it is a leaf.
             let before = if keeps || x.leaf.is_some() { x } else { self.detached(&x) };
             self.replaced(&before, &values)
         };
@@ -361,8 +361,8 @@ impl Model {
         if !was_taken(refusal, outcome)? {
             return Ok(None);
         }
-        // A derivative can be written with the results of the operations on the way or with their inputs: what its own
-        // derivative by such a result is depends on that.
+        // A derivative may be expressed by intermediate results or by their inputs. Its second derivative with respect to such a
+        // result depends on that.
         if y.vague && x.leaf.is_none() {
             return Err(Fault::Unclear);
         }

@@ -1,10 +1,14 @@
-//! Steps of random programs as data, and what they are in the library.
+//! Steps of random programs as data, and their execution in the library.
 
 use crate::dice::Dice;
 use cotangent::autograd::{BackwardOptions, GradOptions, grad_with, no_grad};
-use cotangent::{DType, Index, IndexItem, Result, Slice, Tensor, keepdim};
+use cotangent::{
+    DType, Result, Tensor,
+    arguments::{Index, IndexItem, Slice},
+    keepdim,
+};
 
-/// What a step does. Numbers are places among the tensors at hand; most steps add one more tensor.
+/// A step. Numbers are indices of existing tensors; most steps add one more tensor.
 #[derive(Clone, Debug)]
 pub enum Step {
     Create {
@@ -35,7 +39,7 @@ pub enum Step {
     Backward(usize),
     /// The gradient of the sum of the first by the second, recorded.
     Grad(usize, usize),
-    /// The gradients of two new leaves, from a pass that uses the graph up.
+    /// The gradients of two new leaves, from a pass that frees the graph.
     Fresh(usize, usize),
     TakeGrad(usize),
     Drop(usize),
@@ -109,7 +113,7 @@ pub enum Place {
 /// A step, and whether it is taken under `no_grad`.
 pub type Move = (Step, bool);
 
-/// What came of a step, as far as the model cannot know.
+/// The outcome of a step, as far as the model cannot predict it.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     Done {
@@ -122,7 +126,7 @@ pub enum Outcome {
 
 const MOST_TENSORS: usize = 14;
 
-/// How large the tensors of a program are.
+/// The sizes of the tensors of a program.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Size {
     Small,
@@ -131,7 +135,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// Elements from which on nothing is made that has more.
+    /// The maximum number of elements of a new tensor.
     fn most(self) -> usize {
         if self == Size::Small { 200 } else { 6000 }
     }
@@ -154,7 +158,7 @@ fn values(dice: &mut Dice, shape: &[usize]) -> Vec<f64> {
     (0..shape.iter().product()).map(|_| dice.signed()).collect()
 }
 
-/// A step that fits the shapes at hand. In a thread beside others nothing is done whose result depends on who is first.
+/// A step that is valid for the existing shapes. In a thread, no step is taken whose result depends on other threads.
 pub fn random_move(dice: &mut Dice, tensors: &[Tensor], size: Size, beside_others: bool) -> Move {
     let without = dice.percent(12);
     if tensors.len() > MOST_TENSORS {
@@ -248,7 +252,7 @@ pub fn random_move(dice: &mut Dice, tensors: &[Tensor], size: Size, beside_other
     let too_large = match &step {
         Step::Binary(_, a, Other::Tensor(b)) => most(a, b) > size.most(),
         Step::View(View::Expand(_), a) | Step::Cat(a, ..) | Step::Stack(a, ..) => most(a, a) > size.most() / 2,
-        // The model multiplies number by number.
+        // The model multiplies with scalar loops.
         Step::Matmul(a, b) => most(a, b) > Size::Small.most(),
         _ => false,
     };

@@ -1,5 +1,5 @@
-//! Derivatives of numbers: every number that was ever computed, and from which it was. The derivatives of a pass are numbers
-//! of the same tape, so that they have derivatives, too.
+//! Scalar derivatives: all computed numbers, each with its inputs. The derivatives of a pass are numbers of the same tape, so they
+//! can be differentiated, too.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl Tape {
         self.0[id].0
     }
 
-    /// A number that depends on none.
+    /// A constant.
     pub fn given(&mut self, value: f64) -> Id {
         self.push(value, Made::Given)
     }
@@ -43,7 +43,7 @@ impl Tape {
         self.push(self.value(id), Made::From(id))
     }
 
-    /// A number that was put in the place of another without the derivatives being told.
+    /// A number that replaces another without being recorded.
     pub fn instead(&mut self, of: Id, value: f64) -> Id {
         self.push(value, Made::From(of))
     }
@@ -117,7 +117,7 @@ impl Tape {
             let one = self.given(1.0);
             self.contribute(&mut waiting, id, one);
         }
-        // The youngest first: all that was made of it has been seen then.
+        // The youngest first: then all its uses have been processed.
         let mut done = BTreeMap::new();
         while let Some((id, g)) = waiting.pop_last() {
             done.insert(id, g);

@@ -16,7 +16,7 @@ fn hermitian(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     Ok(tensors)
 }
 
-/// What takes complex numbers at all gives right derivatives, and the same answers in every layout and in less precision.
+/// Operations that support complex numbers have correct derivatives, and the same results in every layout and in lower precision.
 #[test]
 fn complex_numbers_are_refused_or_right() {
     for_all_samples(
@@ -89,8 +89,8 @@ fn slopes(call: &Call) -> Result<Vec<Tensor>> {
     Ok(found)
 }
 
-/// Real numbers and imaginary ones have the derivatives of the numbers beside them. Formulas of the parts choose between cases
-/// there, for the sign of a zero, and the derivative must not be that of a case.
+/// The derivatives on the real and the imaginary axis are those of nearby numbers. On the axes formulas of the parts select between
+/// cases, for the sign of a zero, and the derivative must not be that of a case.
 #[test]
 fn derivatives_on_the_axes_are_those_beside_them() {
     for_all_samples(

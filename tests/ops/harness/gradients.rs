@@ -1,8 +1,8 @@
-//! How far gradients may be from those of the same rule in `f64`, for the same inputs and cotangents.
+//! The tolerances of gradients, compared with the same rule in `f64` for the same inputs and cotangents.
 
 use cotangent::DType;
 
-/// Operations whose gradients lose more than the usual digits: how many times as much, and why.
+/// Operations whose gradients need a larger tolerance: the factor, and why.
 const WIDER: &[(&str, f64, &str)] = &[
     ("group_norm", 10.0, "groups of two elements are 1 and -1 whatever they were, so that the terms cancel"),
     ("inner", 4.0, "a sum of products that cancel, where one side is a number"),

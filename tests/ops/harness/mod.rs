@@ -16,8 +16,8 @@ use cotangent::{DType, Device, ErrorKind, Result, Tensor};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The devices that everything is tried on. On a GPU thousands of kernels would be compiled for that, which takes many
-/// minutes: `COTANGENT_TEST_GPU=all` asks for it. Otherwise one test compares its answers with the CPU's.
+/// The devices on which everything is tested. On a GPU this compiles thousands of kernels, which takes many minutes, and is only done
+/// with `COTANGENT_TEST_GPU=all`. Otherwise one test compares GPU results with those of the CPU.
 fn devices() -> Vec<Device> {
     let wanted = std::env::var("COTANGENT_TEST_GPU").is_ok_and(|wanted| wanted == "all");
     if wanted { checks::devices() } else { vec![Device::Cpu] }
@@ -29,8 +29,8 @@ fn samples(op: &Op) -> Vec<Sample> {
     samples
 }
 
-/// Calls `check` for every sample of every operation on every device and reports all faults together. What `check` returns
-/// says whether there was something to check: for one sample at least of each operation that `must` names.
+/// Calls `check` for every sample of every operation on every device and reports all failures together. `check` returns whether
+/// there was something to check, which must be true for at least one sample of each operation for which `must` is true.
 fn for_all_samples(must: impl Fn(&'static Op) -> bool, check: impl Fn(&Call, &Sample) -> Result<bool, String>) {
     let (mut faults, mut count) = (Vec::new(), 0);
     for op in tried() {
@@ -62,12 +62,12 @@ fn every(_: &Op) -> bool {
     true
 }
 
-/// Operations with a derivative that can be seen.
+/// Operations with a testable derivative.
 fn with_a_rule(op: &Op) -> bool {
     op.derivative == Derivative::Rule
 }
 
-/// What only draws gives other numbers for other dtypes.
+/// Random draws differ between dtypes.
 fn only_draws(op: &Op) -> bool {
     op.random && op.derivative == Derivative::None
 }
@@ -102,7 +102,7 @@ fn symmetrized(sample: &Sample, tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     Ok(tensors)
 }
 
-/// Whether there is a derivative to compare with differences: not where there are no elements to move.
+/// Whether there is a derivative to compare with finite differences, which needs elements.
 fn is_differentiable(call: &Call) -> Result<bool> {
     Ok(call.op.derivative != Derivative::None && !call.is_empty() && call.gradients()?.1.is_some())
 }
@@ -119,7 +119,7 @@ fn first_derivatives_agree_with_differences() {
         }
         let inputs = owned(call);
         text(gradcheck(|x| joined(call, &symmetrized(sample, x)?), &inputs))?;
-        // Each result alone, so that a rule sees that nobody asked for the others.
+        // Each result alone, so that the others have no cotangent.
         let results = text(call.run())?;
         if results.len() > 1 {
             for at in (0..results.len()).filter(|&at| differentiable(&results[at])) {
@@ -159,7 +159,7 @@ fn gradients_have_the_shape_and_dtype_of_their_leaves_and_say_something() {
             return Err("there is a gradient, and the entry says that there is none".into());
         }
         let tensors = call.tensors();
-        // Without elements there is nothing to say.
+        // Without elements there is nothing to compare.
         let says = |y: &&Tensor| differentiable(y) && y.numel() > 0;
         let elements = results.iter().any(|y| says(&y)) && tensors.iter().any(says);
         let mut informative = false;
@@ -377,7 +377,7 @@ fn every_integer_dtype_gives_the_same_answer() {
     );
 }
 
-/// A number that integers do not have is refused, or the result is that of wide integers, which wraps around as results do.
+/// A number out of range for an integer dtype is refused, or the result is that of wide integers, wrapped around.
 #[test]
 fn numbers_that_the_dtype_does_not_have_are_refused_or_right() -> Result<()> {
     let mut wrong = Vec::new();
@@ -413,7 +413,7 @@ fn numbers_that_the_dtype_does_not_have_are_refused_or_right() -> Result<()> {
                     }
                     right += 1;
                 }
-                // Some refuse these numbers, or all integers, anyway.
+                // Some operations refuse these numbers, or all integers.
                 (Err(e), wide) => {
                     let text = e.to_string();
                     if wide.is_ok() && !(text.contains("u8") && text.contains(&number.to_string())) {
@@ -517,7 +517,7 @@ fn bad_inputs_are_refused_by_name_and_value() {
         }
     }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
-    // Functions of one number take whatever there is.
+    // Unary functions accept any shape.
     let few = without.len() * 4 > list().len();
     assert!(!(all_are_tried() && few), "{} operations have no error cases: {without:?}", without.len());
 }
@@ -525,7 +525,7 @@ fn bad_inputs_are_refused_by_name_and_value() {
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
     let run = |threads: usize| -> Vec<(String, Vec<u64>)> {
-        let all = cotangent::with_num_threads(threads, || {
+        let all = cotangent::settings::with_num_threads(threads, || {
             let mut all = Vec::new();
             for (op, sample) in
                 tried().into_iter().flat_map(|op| samples(op).into_iter().map(move |sample| (op, sample)))
@@ -610,7 +610,7 @@ fn compare(
 #[test]
 fn the_table_in_the_documentation_is_made_from_the_list() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../src/ops/TABLE.md");
-    // Git may have written the lines as Windows ends them.
+    // Git may have converted the line endings.
     let file = std::fs::read_to_string(path).unwrap_or_default().replace('\r', "");
     let command = "cargo run --example ops -- --markdown > src/ops/TABLE.md";
     assert!(file == table::markdown(), "src/ops/TABLE.md is not what the list gives; make it anew: {command}");

@@ -1,4 +1,4 @@
-//! Options that do nothing: a caller who sets one would not learn that it is ignored.
+//! Options without effect: a caller would not notice that one is ignored.
 
 use super::call::close;
 use super::checks::tried;
@@ -6,7 +6,7 @@ use super::samples;
 use cotangent::ops::{Arg, ArgKind, Op, Param, Sample};
 use cotangent::{DType, Generator, Result, Scalar, Tensor, with_generator};
 
-/// Options that change no result by what they mean: promises that are kept anyway, hints, and one for gradients alone.
+/// Options that by definition change no result: guarantees that always hold, hints, and one that only affects gradients.
 const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("topk", "sorted"),
     ("unique", "sorted"),
@@ -37,7 +37,7 @@ fn more(op: &Op) -> Result<Vec<Sample>> {
         "linalg_ldl_factor" => sample(&[&twisted]),
         "linalg_ldl_solve" => sample(&[&twisted, &Tensor::from_slice(&[1_i32, 2], [2])?, &twisted]),
         "triplet_margin_loss" => sample(&[&tensor(&[0.0], &[1])?, &tensor(&[1.0], &[1])?, &tensor(&[1.5], &[1])?]),
-        // Where nothing is dropped, training is like the use of what was trained.
+        // With the default dropout of 0, training mode is the same as evaluation mode.
         "lstm" | "gru" | "rnn_tanh" | "rnn_relu" => {
             samples(op).into_iter().map(|all| all.with("dropout", 0.5)).collect()
         }

@@ -1,4 +1,4 @@
-//! Six programs of PyTorch's and their ports, line by line: `docs/ports.md` shows them side by side. Here the ports run in a
+//! Six PyTorch programs and their ports, line by line: `docs/ports.md` shows them side by side. Here the ports run in a
 //! small setting, and the lines of both are counted.
 
 mod dqn;
@@ -34,7 +34,7 @@ const MOST: f64 = 1.3;
 
 fn source(name: &str, extension: &str) -> std::io::Result<String> {
     let path = format!("{}/train/ports/{name}.{extension}", env!("CARGO_MANIFEST_DIR"));
-    // Git may have given the file other ends of lines.
+    // Git may have converted the line endings.
     Ok(fs::read_to_string(path)?.replace("\r\n", "\n"))
 }
 
@@ -96,7 +96,7 @@ fn the_document_has_the_programs_as_they_are() -> Outcome {
     Ok(())
 }
 
-/// A folder that goes with its guard.
+/// A folder that is removed when its guard is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -113,7 +113,7 @@ impl Drop for Folder {
     }
 }
 
-/// Random numbers of its own: other tests draw meanwhile.
+/// A separate generator, since other tests draw at the same time.
 fn alone<R>(f: impl FnOnce() -> R) -> R {
     with_generator(&mut Generator::seed(0), f)
 }

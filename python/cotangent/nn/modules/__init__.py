@@ -6,7 +6,7 @@ import itertools
 import sys
 from collections.abc import Iterable
 
-from ... import _aliases
+from ..._core import aliases as _aliases
 from .. import layers as _layers
 from ..containers import *  # noqa: F403
 from ..module import Module  # noqa: F401

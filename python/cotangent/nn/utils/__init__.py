@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ... import _aliases
+from ..._core import aliases as _aliases
 from ... import _cotangent as _c
 from ..._cotangent import Tensor
 from . import rnn  # noqa: F401

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from ..._cotangent import Tensor
-from ..._modes import no_grad
+from ..._core.modes import no_grad
 from ..containers import ModuleDict, ModuleList
 from ..module import Module
 from ..parameter import Parameter

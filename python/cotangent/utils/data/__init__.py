@@ -5,7 +5,7 @@ from . import dataloader, dataset, distributed, sampler  # noqa: F401
 
 globals().update({name: value for name, value in vars(_data).items() if not name.startswith("_")})
 
-from ... import _aliases  # noqa: E402
+from ..._core import aliases as _aliases  # noqa: E402
 
 # PyTorch has files for them.
 _aliases.alias(__name__, "_utils _utils.collate _utils.worker")

@@ -1,6 +1,5 @@
-//! Evaluates a chain of elementwise kernels tile by tile: between reading the operands and writing the results that are
-//! kept, nothing leaves the cache. A reduction can take one of the results tile by tile ([`ChainPlan::watching`]), so that this
-//! one need not be written to memory for it.
+//! Evaluates a chain of elementwise kernels tile by tile: intermediate results stay in the cache. A reduction can consume one
+//! of the results tile by tile ([`ChainPlan::watching`]), so that it is not written to memory.
 
 use crate::DType;
 use crate::backend::View;
@@ -15,10 +14,10 @@ use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-/// Elements that go through all kernels before the next: so few that the CPU has the next ones' loads under way
-/// while it computes these, and enough for the calls not to count.
+/// The elements of a tile, which go through all kernels: few enough that the CPU loads the next tile while it computes this
+/// one, and enough to make call overhead negligible.
 const STRETCH: usize = 256;
-/// How far ahead of the elements at hand memory is asked for.
+/// The prefetch distance in elements.
 const AHEAD: usize = 4 * STRETCH;
 
 /// Computes all parts, for `numel` elements in the compute dtype `compute`, f32 or f64.
@@ -32,25 +31,25 @@ pub(crate) fn compute(compute: DType, numel: usize, parts: &[ChainPart<'_>]) {
 /// Where a kernel finds a tile of numbers in the compute dtype.
 #[derive(Clone, Copy)]
 enum TilePlace {
-    /// In memory, at the tile's own position.
+    /// In memory, at the position of the tile.
     Direct(Ptr<u8>),
-    /// In a buffer of the thread's own.
+    /// In a buffer of the thread.
     Buffer(usize),
     /// In the window of the reduction that takes the result.
     Window,
 }
 
-/// Elements that have to be gathered or converted.
+/// An operand that must be gathered or converted.
 struct Load {
     from: Ptr<u8>,
     dtype: DType,
     walk: Walk<1>,
-    /// One element again and again: the buffer stays as it is from tile to tile.
+    /// One repeated element: the buffer is filled once for all tiles.
     constant: bool,
     buffer: usize,
 }
 
-/// A part with its places.
+/// A part, with the places of its operands and result.
 struct Line<'a> {
     kernel: &'a Kernel,
     from: SmallVec<[TilePlace; 3]>,
@@ -60,11 +59,11 @@ struct Line<'a> {
 
 /// What is done with a tile of results.
 enum Then {
-    /// Nothing: it is where it belongs.
+    /// Nothing: it is already in place.
     Stay,
-    /// It is copied past the caches, while tiles of these operands come in for the next time.
+    /// It is copied with non-temporal stores, while tiles of these operands are prefetched.
     Stream(Ptr<u8>, SmallVec<[Ptr<u8>; 2]>),
-    /// It is rounded to its own type, and stored if it is kept.
+    /// It is rounded to its dtype, and stored if it is kept.
     Narrow(DType, Option<Ptr<u8>>),
 }
 
@@ -79,19 +78,19 @@ pub(crate) struct ChainPlan<'a, C> {
 }
 
 impl<'a, C: Compute> ChainPlan<'a, C> {
-    /// A plan that shows the result of the last part, which is of the compute dtype, to whoever evaluates it.
+    /// A plan whose evaluation returns the result of the last part, which has the compute dtype.
     pub(crate) fn watching(parts: &[ChainPart<'a>], numel: usize) -> ChainPlan<'a, C> {
         ChainPlan::new(parts, numel, parts.len().checked_sub(1))
     }
 
     fn new(parts: &[ChainPart<'a>], numel: usize, watched: Option<usize>) -> ChainPlan<'a, C> {
-        // What is read back when all of it has been written is not in the cache any more.
+        // A result this large has left the cache by the time it is read again.
         let stream = numel * size_of::<C>() >= streaming::LARGE;
         let mut loads: Vec<(View<'a>, usize)> = Vec::new();
         let mut buffers = Buffers::new(parts);
         let mut lines: Vec<Line<'a>> = Vec::with_capacity(parts.len());
         for (at, part) in parts.iter().enumerate() {
-            let place = |operand: &ChainOperand<'a>| match operand {
+            let position = |operand: &ChainOperand<'a>| match operand {
                 ChainOperand::Part(earlier) => lines[*earlier].to,
                 ChainOperand::Memory(view) if view.dtype == C::DTYPE && view.layout.is_contiguous() => {
                     TilePlace::Direct(Ptr::new(view.first().cast_mut()))
@@ -108,7 +107,7 @@ impl<'a, C: Compute> ChainPlan<'a, C> {
                     }))
                 }
             };
-            let from = part.operands.iter().map(place).collect();
+            let from = part.operands.iter().map(position).collect();
             let result = |buffers: &mut Buffers| {
                 if watched == Some(at) { TilePlace::Window } else { TilePlace::Buffer(buffers.take()) }
             };
@@ -144,7 +143,7 @@ impl<'a, C: Compute> ChainPlan<'a, C> {
     }
 }
 
-/// Shares the operands that are read where they are out to the results that are streamed.
+/// Distributes the operands that are read directly over the streamed results, for prefetching.
 fn share_out(parts: &[ChainPart<'_>], lines: &mut [Line<'_>], compute: DType) {
     let mut ahead: SmallVec<[*const u8; 4]> = SmallVec::new();
     for operand in parts.iter().flat_map(|part| &part.operands) {
@@ -167,7 +166,7 @@ fn share_out(parts: &[ChainPart<'_>], lines: &mut [Line<'_>], compute: DType) {
     }
 }
 
-/// A thread at work on a chain, with its buffers. What it has written is seen by others once it is dropped.
+/// The evaluation of a chain on one thread, with its buffers. Its writes are visible to others once it is dropped.
 pub(crate) struct Evaluation<'p, 'a, C> {
     plan: &'p ChainPlan<'a, C>,
     own: Vec<MaybeUninit<C>>,
@@ -196,8 +195,8 @@ impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
         self.own.as_mut_ptr().cast::<C>().wrapping_add(at * STRETCH)
     }
 
-    /// Computes `n` elements from `start` on, and returns where those of the watched result are: at `window`, or where
-    /// they are kept.
+    /// Computes `n` elements from `start` on, and returns the address of those of the watched result: `window`, or where they
+    /// are kept.
     ///
     /// # Safety
     /// They are elements of the chain, and no other thread computes them. If a result is watched there is room for `n`
@@ -222,18 +221,18 @@ impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
             unsafe { load.read(start, n, self.buffer(load.buffer)) };
         }
         let own = self.buffer(0);
-        let place = |place: TilePlace| match place {
+        let position = |position: TilePlace| match position {
             // Memory of at least `start + n` elements of the compute dtype.
             TilePlace::Direct(first) => first.get().cast::<C>().wrapping_add(start),
             TilePlace::Buffer(buffer) => own.wrapping_add(buffer * STRETCH),
             TilePlace::Window => window,
         };
-        // A tile in its own dtype, no element of which is larger than one of the compute dtype.
+        // A tile in the dtype of the result, whose elements are not larger than those of the compute dtype.
         let mut narrow = [const { MaybeUninit::<C>::uninit() }; STRETCH];
         for line in &plan.lines {
-            let (mut from, to) = ([std::ptr::null(); MOST_INPUTS], place(line.to));
+            let (mut from, to) = ([std::ptr::null(); MOST_INPUTS], position(line.to));
             for (from, &operand) in zip(&mut from[..], &line.from[..]) {
-                *from = place(operand).cast_const().cast::<u8>();
+                *from = position(operand).cast_const().cast::<u8>();
             }
             // SAFETY: every place has room for `n` elements. Operands were written by earlier lines, loaded, or are
             // memory that nobody writes; the target is fresh memory, in which no other thread has this range, or a
@@ -283,7 +282,7 @@ impl Load {
     }
 }
 
-/// Hands out buffers, and takes those of results back that no later part reads.
+/// Allocates buffers, and frees those of results that no later part reads.
 struct Buffers {
     count: usize,
     free: Vec<usize>,
@@ -309,16 +308,16 @@ impl Buffers {
         self.free.pop().unwrap_or_else(|| self.fresh())
     }
 
-    /// A buffer that nothing else is ever written to: operands are loaded before the first part runs.
+    /// A buffer that is not reused: operands are loaded before the first part runs.
     fn fresh(&mut self) -> usize {
         self.count += 1;
         self.count - 1
     }
 
-    /// Takes back the buffers that were read for the last time by part `at`.
-    fn free_after(&mut self, at: usize, place: impl Fn(usize) -> TilePlace) {
+    /// Frees the buffers whose last reader is part `at`.
+    fn free_after(&mut self, at: usize, position: impl Fn(usize) -> TilePlace) {
         for earlier in 0..=at {
-            if let (true, TilePlace::Buffer(buffer)) = (self.last[earlier] == at, place(earlier)) {
+            if let (true, TilePlace::Buffer(buffer)) = (self.last[earlier] == at, position(earlier)) {
                 self.free.push(buffer);
             }
         }

@@ -25,11 +25,11 @@ pub(crate) fn copy(from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Moves elements of the width of `W`, whatever they stand for.
+/// Copies elements of the width of `W`, whatever their dtype.
 fn copy_as<W: Copy + Send>(from: View<'_>, to: &mut ViewMut<'_>) {
     let walk = Walk::new(to.layout.shape(), [from.layout, to.layout]);
     let (from, to) = (from.ptr().cast_mut().cast::<W>(), to.ptr().cast::<W>());
-    // The parts of complex numbers, for instance.
+    // Adjacent pairs, such as the parts of complex numbers.
     match walk.pairs() {
         Some(pairs) => copy_walk::<[W; 2]>(&pairs, Ptr::new(from.cast()), Ptr::new(to.cast())),
         None => copy_walk::<W>(&walk, Ptr::new(from), Ptr::new(to)),
@@ -59,16 +59,16 @@ fn copy_walk<W: Copy + Send>(walk: &Walk<2>, from: Ptr<W>, to: Ptr<W>) {
     });
 }
 
-/// A copy between layouts whose elements lie side by side along different dimensions: these two make matrices that are
-/// transposed tile by tile, so that whole cache lines are used on either side.
+/// A copy between layouts that are contiguous along different dimensions: matrices of these two dimensions are transposed tile
+/// by tile, so that whole cache lines are used on both sides.
 struct Transposed<'a> {
     walk: &'a Walk<2>,
-    /// The dimension along which the elements of the source lie side by side; those of the target do along the last.
+    /// The dimension along which the source is contiguous; the target is contiguous along the last.
     rows: usize,
 }
 
 impl Transposed<'_> {
-    /// Rows and columns of a tile: both sides of it fit the first cache.
+    /// Rows and columns of a tile: source and target tiles fit the L1 cache.
     const TILE: usize = 32;
 
     fn new(walk: &Walk<2>) -> Option<Transposed<'_>> {
@@ -113,13 +113,13 @@ impl Transposed<'_> {
     }
 }
 
-/// Puts one number everywhere.
+/// Fills a view with one number.
 pub(crate) fn fill(to: &mut ViewMut<'_>, value: Scalar) {
     with_dtype!(to.dtype, T => {
         let value = <T as Element>::from_scalar(value);
         // SAFETY: an element is a number, all of whose bytes are initialised.
         let bytes = unsafe { std::slice::from_raw_parts((&raw const value).cast::<u8>(), size_of::<T>()) };
-        // Bools, bytes and zeros: the fastest there is, and in a build without optimisations, too.
+        // Bools, bytes and zeros are filled by bytes, which is fastest, even without optimisations.
         let byte = bytes.first().copied().filter(|first| bytes.iter().all(|byte| byte == first));
         let walk = Walk::new(to.layout.shape(), [to.layout]);
         let [step] = walk.inner();
@@ -132,7 +132,7 @@ pub(crate) fn fill(to: &mut ViewMut<'_>, value: Scalar) {
                     if let (1, Some(byte)) = (step, byte) {
                         to.write_bytes(byte, len);
                     } else if step == 1 {
-                        // Through a slice of possibly unwritten elements only writes are made.
+                        // The elements may be uninitialised; the slice is only written to.
                         std::slice::from_raw_parts_mut(to, len).fill(value);
                     } else {
                         (0..len as isize).for_each(|i| to.offset(i * step).write(value));
@@ -143,7 +143,7 @@ pub(crate) fn fill(to: &mut ViewMut<'_>, value: Scalar) {
     });
 }
 
-/// Fills a slice piece by piece, on several threads if it is long; `f` gets the index of a piece's first element.
+/// Fills a slice in pieces, on several threads if it is long; `f` gets the index of the first element of a piece.
 fn fill_parallel<T: Send>(data: &mut [T], f: impl Fn(usize, &mut [T]) + Sync) {
     let ptr = Ptr::new(data.as_mut_ptr());
     parallel(data.len(), GRAIN, |range| {
@@ -153,7 +153,7 @@ fn fill_parallel<T: Send>(data: &mut [T], f: impl Fn(usize, &mut [T]) + Sync) {
     });
 }
 
-/// Fills contiguous elements with a draw; f32, f64, i64 and bool are drawn.
+/// Fills contiguous elements with random numbers; f32, f64, i64 and bool are supported.
 pub(crate) fn draw(op: &'static str, draw: Draw, (seed, offset): (u64, u64), out: &mut ViewMut<'_>) -> Result<()> {
     let (dtype, layout) = (out.dtype, out.layout);
     let refused = || err!(Backend, op, "cannot draw {draw:?} as {dtype}");
@@ -206,7 +206,7 @@ mod tests {
         for dtype in
             [DType::Bool, DType::U8, DType::I8, DType::I16, DType::U32, DType::I64, DType::F16, DType::F32, DType::F64]
         {
-            // Those whose bytes are all alike, and others.
+            // Values with equal bytes, and others.
             for value in [0, 1, 2, -1, 0x0101, 0x0102].into_iter().filter(|&x| x <= 1 || dtype != DType::Bool) {
                 let (low, high) = if dtype == DType::I8 { (-128, 127) } else { (0, 255) };
                 let outside = !(low..=high).contains(&value) && dtype.size() == 1;

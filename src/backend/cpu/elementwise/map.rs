@@ -1,7 +1,7 @@
-//! The driver of all elementwise kernels: it knows strides, dtypes and threads; a kernel knows a run of numbers of one
+//! The driver of all elementwise kernels. It handles strides, dtypes and threads; a kernel processes a contiguous run of one
 //! compute dtype.
 
-use crate::backend::cpu::runtime::convert::{compute_dtype, load, store};
+use crate::backend::cpu::runtime::convert::{load, store};
 use crate::backend::cpu::runtime::simd::each;
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::spec::{Formula, MOST_INPUTS};
@@ -13,7 +13,7 @@ use crate::{DType, Result, Scalar};
 use std::mem::MaybeUninit;
 use std::ptr::null;
 
-/// Elements computed at a time where they have to be converted or gathered: small enough for the first-level cache.
+/// Elements per tile where they must be converted or gathered: small enough for the L1 cache.
 const TILE: usize = 512;
 
 /// `out = formula(inputs)`, computed in the compute dtype of `compute`. The inputs' layouts have the shape of `out`, and
@@ -26,7 +26,7 @@ pub(crate) fn map(
     inputs: &[View<'_>],
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    let compute = compute_dtype(compute);
+    let compute = compute.compute_dtype();
     if !plain(compute, out.dtype, out.layout) || !inputs.iter().all(|x| plain(compute, x.dtype, x.layout)) {
         let mut operands = [RawOperand::none(out.layout); MOST_INPUTS];
         for (operand, input) in zip(&mut operands[..], inputs) {
@@ -50,7 +50,7 @@ pub(crate) fn zip_in_place(
 ) -> Result<()> {
     let own = RawOperand { ptr: target.ptr(), layout: target.layout, dtype: target.dtype };
     let other = RawOperand { ptr: other.ptr(), layout: other.layout, dtype: other.dtype };
-    let compute = compute_dtype(target.dtype);
+    let compute = target.dtype.compute_dtype();
     if ![own, other].iter().all(|x| plain(compute, x.dtype, x.layout)) {
         return strided(op, (formula, &[]), compute, &[own, other], target);
     }
@@ -61,13 +61,13 @@ pub(crate) fn zip_in_place(
     contiguous(op, (formula, &[]), compute, x, target)
 }
 
-/// Whether elements are numbers of the compute dtype in a row.
+/// Whether a view is contiguous and has the compute dtype.
 #[inline]
 fn plain(compute: DType, dtype: DType, layout: &Layout) -> bool {
     dtype == compute && layout.is_contiguous()
 }
 
-/// An operand without its borrow, since in place it is also the target.
+/// An operand without a borrow, since an in-place operand is also the target.
 #[derive(Clone, Copy)]
 struct RawOperand<'a> {
     ptr: *const u8,
@@ -81,7 +81,7 @@ impl<'a> RawOperand<'a> {
     }
 }
 
-/// Operands and output are [`plain`], each from its first element on.
+/// For operands and output that are [`plain`], given by their first elements.
 #[inline]
 fn contiguous(
     op: &'static str,
@@ -135,7 +135,7 @@ fn strided(
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     check_kernel(op, kernel.0, compute)?;
-    // One walk over all operands and the output as the last.
+    // One walk over all operands, with the output last.
     if inputs.len() <= 3 {
         walk_strided::<4>(kernel, compute, inputs, out);
     } else {
@@ -168,20 +168,20 @@ fn walk_strided<const W: usize>(
         walk.runs(range.start, range.end, |at, len| {
             for done in (0..len).step_by(TILE) {
                 let n = TILE.min(len - done);
-                let place = |k: usize| at[k] + done as isize * inner[k];
+                let position = |k: usize| at[k] + done as isize * inner[k];
                 let mut x = [null(); MOST_INPUTS];
                 for (k, (x, &(ptr, dtype))) in zip(&mut x[..], &from).enumerate().take(count) {
                     // SAFETY: the walk yields positions of the layouts, inside their storages (L2); the scratch holds
                     // TILE >= n elements. An operand of the compute dtype that lies contiguous is read where it is.
                     unsafe {
-                        let first = ptr.get().offset(place(k) * dtype.size() as isize);
+                        let first = ptr.get().offset(position(k) * dtype.size() as isize);
                         if dtype == compute && inner[k] == 1 {
                             *x = first.cast_const();
                             continue;
                         }
                         let tile = scratch[k].as_mut_ptr().cast::<u8>();
                         if inner[k] != 0 || done == 0 {
-                            // A repeated operand is the same in every tile of the run; the first tile is the longest.
+                            // A repeated operand is loaded for the first tile of a run only, which is the longest.
                             load(compute, dtype, first, inner[k], tile, n);
                         }
                         *x = tile.cast_const();
@@ -190,9 +190,9 @@ fn walk_strided<const W: usize>(
                 // SAFETY: as above for the positions of the output, which is the walk's last operand. Threads have
                 // disjoint ranges, and no two elements of an output share a position.
                 unsafe {
-                    let first = to.get().offset(place(last) * dtype.size() as isize);
+                    let first = to.get().offset(position(last) * dtype.size() as isize);
                     if let Some(k) = identity {
-                        // A cast: what was loaded is stored.
+                        // A cast: the loaded elements are stored.
                         store(compute, dtype, x[k], first, inner[last], n);
                     } else if dtype == compute && inner[last] == 1 {
                         formula.run(compute, params, x, first, n);

@@ -1,11 +1,10 @@
 //! Elementary functions of one f32 or f64, to be called in a loop.
 //!
-//! The platform's mathematical library has to be called one element at a time. These functions are inlined
-//! instead, and have no branch, call or table, so that the compiler turns a loop over them into vector code for
-//! whatever instruction set the loop is compiled for. They give the same bits in every one: sums of products are
-//! not fused, because `mul_add` would call a slow library function on CPUs without it. But for one: the exponential
-//! of what is not positive, in f32, which softmax, cross entropy and attention spend much of their time with, is told
-//! whether it may.
+//! The platform's mathematical library is called one element at a time. These functions are inlined instead, and have no
+//! branch, call or table, so that the compiler vectorises a loop over them for the instruction set the loop is compiled
+//! for. They give the same bits for every instruction set: products and sums are not fused, because `mul_add` would call a
+//! slow library function on CPUs without it. The exception is the f32 exponential of non-positive numbers, on which softmax,
+//! cross entropy and attention spend much of their time: it has a parameter that allows fusing.
 //!
 //! The largest errors in units in the last place, rounded up. Those of f32 are over all 2^32 arguments, denormal
 //! results included; those of f64 over 10^8 random ones per function.
@@ -28,7 +27,7 @@ mod trigonometry;
 #[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 mod tests;
 
-/// Functions of f32 that are those of f64, rounded.
+/// Functions of f32 that round the result of the f64 function.
 macro_rules! singles {
     ($($single:ident $double:ident($($x:ident),+);)+) => {$(
         pub(crate) fn $single($($x: f32),+) -> f32 {
@@ -38,7 +37,7 @@ macro_rules! singles {
 }
 use singles;
 
-/// Terms that are smaller than this part of a sum do not change it.
+/// A term smaller than this fraction of a sum does not change it.
 const NEGLIGIBLE: f64 = 1e-17;
 
 pub(crate) use double::{erf_f64, exp_f64, exp_nonpositive_f64, expm1_f64, ln_f64, log1p_f64, sigmoid_f64, tanh_f64};
@@ -46,8 +45,8 @@ pub(crate) use single::{erf_f32, exp_f32, exp_nonpositive_f32, expm1_f32, ln_f32
 pub(crate) use trigonometry::{cos_f32, cos_f64, sin_f32, sin_f64};
 
 /// `c[0] + c[1] x + c[2] x^2 + ...`, for at least two coefficients: Horner's rule on the even and on the odd
-/// powers, as two chains that the CPU can overlap. The loop is unrolled since its length is a constant;
-/// halving an array in place instead, which would be shorter chains still, keeps the caller from being vectorised.
+/// powers, as two chains that the CPU can overlap. The loop is unrolled since its length is constant. Halving an array in
+/// place would give shorter chains, but prevents vectorisation of the caller.
 macro_rules! polynomial {
     ($name:ident, $t:ty) => {
         #[inline(always)]

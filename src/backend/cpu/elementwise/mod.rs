@@ -1,4 +1,4 @@
-//! Elementwise kernels, chains of them, copies, and the functions of single numbers they are made of.
+//! Elementwise kernels, chains of kernels, copies, and the scalar functions they use.
 
 pub(crate) mod chain;
 pub(crate) mod copy;

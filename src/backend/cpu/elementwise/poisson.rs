@@ -1,5 +1,5 @@
-//! Numbers of events that happen at rates. The kernel of a GPU takes the same steps, in sums, products and square roots that have
-//! the same bits everywhere, so that its numbers are the same.
+//! Poisson random numbers. The GPU kernel takes the same steps, with sums, products and square roots that give the same bits
+//! on every device, so that its numbers are the same.
 
 use crate::Result;
 use crate::backend::cpu::runtime::threads::{Ptr, parallel};
@@ -8,14 +8,14 @@ use crate::error::bail;
 use crate::random::{ln, philox};
 use std::f64::consts::TAU;
 
-/// Elements that are worth a thread.
+/// The fewest elements per thread.
 const GRAIN: usize = 256;
-/// Below this rate events are counted one by one.
+/// Below this rate events are counted sequentially.
 const FEW: f64 = 10.0;
-/// Factorials below that of this number are exact.
+/// Factorials of smaller numbers are computed exactly.
 const EXACT: usize = 16;
 
-/// The numbers of one element: those of its own key.
+/// The random numbers of one element, from its own key.
 struct Stream {
     key: [u32; 2],
     counter: u32,
@@ -27,7 +27,7 @@ impl Stream {
         Stream { key: [seed as u32, (seed as u64 >> 32) as u32], counter: 0, second: None }
     }
 
-    /// Above 0, up to 1.
+    /// The next uniform number in (0, 1].
     fn next(&mut self) -> f64 {
         if let Some(number) = self.second.take() {
             return number;
@@ -48,7 +48,7 @@ fn log_probability(k: f64, rate: f64) -> f64 {
         let factorial = (2..=k as usize).fold(1.0, |product, factor| product * factor as f64);
         return k * ln(rate) - rate - ln(factorial);
     }
-    // k ln(k / rate) + rate - k, without the difference of large numbers that are nearly equal.
+    // k ln(k / rate) + rate - k, without cancellation of large, nearly equal numbers.
     let (difference, sum) = (k - rate, k + rate);
     let from_mean = if difference.abs() < 0.1 * sum {
         let ratio = difference / sum;
@@ -67,13 +67,13 @@ fn log_probability(k: f64, rate: f64) -> f64 {
     -from_mean - 0.5 * ln(TAU * k) - series
 }
 
-/// A number of events that happen at a rate, which is finite and not negative.
+/// A Poisson number with the given rate, which is finite and not negative.
 fn draw(rate: f64, stream: &mut Stream) -> f64 {
     if rate == 0.0 {
         return 0.0;
     }
     if rate < FEW {
-        // Events in turn, until the time is over.
+        // Exponential arrival times, until they exceed the rate.
         let (mut time, mut count) = (-ln(stream.next()), 0.0);
         while time <= rate {
             time -= ln(stream.next());
@@ -102,14 +102,14 @@ fn draw(rate: f64, stream: &mut Stream) -> f64 {
     }
 }
 
-/// For each rate, which is between 0 and 1e15, a number of events; each element has a seed of its own. All are contiguous.
+/// A Poisson number for each rate, which is in [0, 1e15]; each element has its own seed. All views are contiguous.
 pub(crate) fn poisson(op: &'static str, rates: View<'_>, seeds: View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
     let (Some(rates), Some(seeds)) = (rates.as_slice::<f64>(), seeds.as_slice::<i64>()) else {
-        bail!(Backend, op, "rates and seeds must be contiguous, of f64 and i64");
+        bail!(Backend, op, "rates and seeds must be contiguous f64 and i64");
     };
     let layout = out.layout;
     let Some(out) = out.part(layout).into_slice::<f64>().filter(|out| out.len() == rates.len().min(seeds.len())) else {
-        bail!(Backend, op, "there is no room for {} numbers", rates.len());
+        bail!(Backend, op, "output must be contiguous f64 with {} elements", rates.len());
     };
     let to = Ptr::new(out.as_mut_ptr());
     parallel(out.len(), GRAIN, |range| {
@@ -131,7 +131,7 @@ mod tests {
         for rate in [10.0, 17.3, 100.0, 5e3, 1e6, 3e9, 1e13, 1e15] {
             for far in [-6.0_f64, -2.0, -0.3, 0.0, 0.5, 3.0, 6.0] {
                 let k = (rate + far * f64::sqrt(rate)).floor().max(0.0);
-                // Products of ratios of neighbours, from the nearest whole number to the rate on, have no cancellation.
+                // Products of ratios of neighbours, starting at the integer nearest to the rate, have no cancellation.
                 let (from, mut sum) = (f64::floor(rate), 0.0);
                 if (k - from).abs() > 1e5 {
                     continue;
@@ -147,7 +147,7 @@ mod tests {
                 assert!((found - want).abs() < 1e-9 * want.abs().max(1.0), "{k} at {rate}: {found}, not {want}");
             }
         }
-        // They add up to one.
+        // The probabilities sum to one.
         for rate in [10.0, 40.0] {
             let sum: f64 = (0..300).map(|k| log_probability(f64::from(k), rate).exp()).sum();
             assert!((sum - 1.0).abs() < 1e-11, "{sum} at {rate}");

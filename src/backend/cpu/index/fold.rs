@@ -1,7 +1,7 @@
-//! Elements that indices put in their places: alone, or with what was there.
+//! Writes elements at indices, replacing the existing ones or combined with them.
 //!
-//! Every element of the target is one thread's alone, which takes what is meant for it in the order of the source. So
-//! results do not depend on the number of threads, and of several elements that replace one the last one stays.
+//! Every element of the target belongs to one thread, which processes its source elements in order. So results do not depend
+//! on the number of threads, and of several replacements the last one wins.
 
 use super::{Indices, lanes};
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
@@ -13,7 +13,7 @@ use crate::layout::{Layout, Walk};
 use crate::{DType, Result, interrupt};
 use std::ops::Range;
 
-/// How an element and a new one become one.
+/// How a new element is combined with an existing one.
 trait Fold<C> {
     fn fold(old: C, new: C) -> C;
 }
@@ -63,9 +63,9 @@ fn is_nan<C: PartialOrd + Copy>(x: C) -> bool {
     x.partial_cmp(&x).is_none()
 }
 
-/// `out[.., indices[.., j, ..], ..]` becomes it and `source[.., j, ..]` along `dim`, in the order of `j`. The indices
-/// broadcast to the shape of `source`, which may be shorter than `out` in the other dimensions, and were checked against a
-/// size not above that of `out` in `dim`. Both have the same dtype; to do arithmetic it is one of the compute dtypes.
+/// Folds `source[.., j, ..]` into `out[.., indices[.., j, ..], ..]` along `dim`, in the order of `j`. The indices broadcast to
+/// the shape of `source`, which may be shorter than `out` in the other dimensions, and were checked against a size not above
+/// that of `out` in `dim`. Both have the same dtype, for arithmetic one of the compute dtypes.
 pub(crate) fn index_fold(
     op: &'static str,
     by: IndexFold,
@@ -75,7 +75,7 @@ pub(crate) fn index_fold(
     source: View<'_>,
 ) -> Result<()> {
     if out.dtype != source.dtype {
-        bail!(Backend, op, "{} cannot be put into {}", source.dtype, out.dtype);
+        bail!(Backend, op, "cannot write {} into {}", source.dtype, out.dtype);
     }
     if by == IndexFold::Replace {
         return match out.dtype.size() {
@@ -116,8 +116,8 @@ where
     }
 }
 
-/// What the loops need: lanes are the positions of all dimensions but `dim`, in which source, indices and target are walked
-/// side by side; the other numbers are the steps along `dim`.
+/// The state of the loops. Lanes are the positions in all dimensions but `dim`, at which source, indices and target are walked
+/// together; the other numbers are the strides along `dim`.
 struct Folding<C> {
     walk: Walk<3>,
     source: Ptr<C>,
@@ -130,13 +130,13 @@ struct Folding<C> {
     out_along: isize,
 }
 
-/// The shortest run for which it pays to go through the lanes once for each index, and not the other way round.
+/// The shortest run for which the loop over lanes is the inner one, and the loop over indices the outer one.
 const SHORT: usize = 16;
-/// Indices that are looked at before what they are for is done.
+/// Indices that are filtered before their elements are processed.
 const TILE: usize = 256;
-/// Indices after which a thread looks up, whose share of the work may be any number of them.
+/// Indices between two polls for interrupts, since a thread may have any number of them.
 const SOME: isize = 1 << 12;
-/// The fewest lanes that a thread takes, so that threads do not write to the same cache lines all the time.
+/// The fewest lanes per thread, to avoid false sharing.
 const FEWEST: usize = 64;
 
 fn fold_as<C: Copy + Send, F: Fold<C>>(
@@ -170,11 +170,10 @@ fn fold_as<C: Copy + Send, F: Fold<C>>(
     let grain = GRAIN.div_ceil(count).max(FEWEST);
     let shares = num_threads().min(shape.numel().div_ceil(GRAIN));
     if same && lanes >= SHORT {
-        // Each index stands for a row. Every thread takes the rows of the target that fall to it, and looks at all
-        // indices to find them.
+        // Each index refers to a row. Every thread owns some rows of the target, and scans all indices for them.
         parallel(shares, 1, |mine| folding.rows::<F>(mine, shares as i64));
     } else if shares > 1 && lanes.div_ceil(grain) < shares {
-        // A few long lanes. Every thread takes a range of the target, and looks at all indices to find what falls there.
+        // A few long lanes. Every thread owns a range of the target, and scans all indices for it.
         let share = indices.size.div_ceil(shares).max(1);
         parallel(shares, 1, |mine| folding.ranges::<F>(mine.start * share..mine.end * share));
     } else {
@@ -184,7 +183,7 @@ fn fold_as<C: Copy + Send, F: Fold<C>>(
 }
 
 impl<C: Copy> Folding<C> {
-    /// Takes the source's rows whose target is, modulo `shares`, one of `mine`.
+    /// Folds the source rows whose target, modulo `shares`, is in `mine`.
     fn rows<F: Fold<C>>(&self, mine: Range<usize>, shares: i64) {
         let [source_step, _, out_step] = self.walk.inner();
         for j in 0..self.count {
@@ -209,7 +208,7 @@ impl<C: Copy> Folding<C> {
         }
     }
 
-    /// Takes all of the source whose index is one of `mine`.
+    /// Folds the source elements whose index is in `mine`.
     fn ranges<F: Fold<C>>(&self, mine: Range<usize>) {
         let [source_step, index_step, out_step] = self.walk.inner();
         let (low, width) = (mine.start as i64, mine.len() as u64);
@@ -222,7 +221,7 @@ impl<C: Copy> Folding<C> {
                     let index = self.index.get().offset(index + i * index_step);
                     let from = self.source.get().offset(from + i * source_step);
                     let to = self.out.get().offset(to + i * out_step);
-                    // Which of a tile's indices are meant is noted first: a branch would be guessed wrong.
+                    // The matching indices of a tile are collected first without a branch, which would be mispredicted.
                     for start in (0..self.count).step_by(TILE) {
                         interrupt::poll();
                         let (mut found, mut n) = ([(0_isize, 0_isize); TILE], 0);
@@ -241,7 +240,7 @@ impl<C: Copy> Folding<C> {
         });
     }
 
-    /// Takes all of the source in the lanes of `mine`.
+    /// Folds the source elements in the lanes of `mine`.
     fn lanes<F: Fold<C>>(&self, mine: Range<usize>) {
         let [source_step, index_step, out_step] = self.walk.inner();
         // SAFETY: `at` are positions of the layouts at index 0 of `dim`, `i` a place in the walk's run there and `j`
@@ -253,7 +252,7 @@ impl<C: Copy> Folding<C> {
             let to = self.out.get().offset(to + i * out_step + index * self.out_along);
             to.write(F::fold(to.read(), from));
         };
-        // The first run may be the rest of one; the second tells how long they are.
+        // The first run may be a remainder; the second has the full length.
         let mut longest = 0;
         self.walk.runs(mine.start, mine.end.min(mine.start + 2 * SHORT), |_, len| longest = len.max(longest));
         if longest < SHORT {
@@ -276,7 +275,7 @@ impl<C: Copy> Folding<C> {
     }
 }
 
-/// Folds `n` numbers into `n` others.
+/// Folds `n` elements into `n` others.
 ///
 /// # Safety
 /// `from` and `to` are valid for `n` elements at their steps, and do not overlap.

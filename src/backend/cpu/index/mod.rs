@@ -1,4 +1,4 @@
-//! Kernels that go by index: reading and writing at positions that are themselves data, and triangles of matrices.
+//! Kernels that read and write at indices, and triangles of matrices.
 
 pub(crate) mod fold;
 pub(crate) mod nonzero;
@@ -9,20 +9,20 @@ pub(crate) mod sort;
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
+use crate::layout::unravel;
 use crate::layout::{Layout, Shape, Walk};
-use crate::tensor::unravel;
 use crate::{DType, Device, Result, interrupt};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Indices into a dimension, made only by [`Indices::check`] and [`Indices::from_end`].
 ///
-/// Invariant: the elements are `i64` and lie in `0..size`, as long as the view is borrowed. Those on a GPU may lie elsewhere.
-/// Memory that someone else may write to cannot promise that: the caller takes `Tensor::private` of it.
+/// Invariant: on the CPU the elements are `i64` and lie in `0..size` as long as the view is borrowed. On a GPU they may be out
+/// of range. Shared memory, which others may write to, cannot guarantee this: the caller takes `Tensor::private` of it.
 pub(crate) struct Indices<'a> {
     pub view: View<'a>,
     pub size: usize,
-    /// Whether negative ones count from the end: on a GPU alone, whose kernels look at them anyway.
+    /// Whether negative indices count from the end: only on a GPU, whose kernels check indices anyway.
     #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     pub from_end: bool,
 }
@@ -31,34 +31,34 @@ impl<'a> Indices<'a> {
     /// Indices on a GPU of which negative ones count from the end.
     pub fn from_end(op: &'static str, view: View<'a>, size: usize) -> Result<Indices<'a>> {
         if view.device() == Device::Cpu {
-            bail!(Device, op, "indices on the CPU are looked at first");
+            bail!(Device, op, "indices must be on a GPU");
         }
         Ok(Indices { from_end: true, ..Indices::check(op, view, size)? })
     }
 
-    /// Looks at every index before anything is done with one. Those on a GPU are looked at by the kernel that uses them:
-    /// to wait for the answer would cost more than the work.
+    /// Checks every index before any is used. On a GPU the kernel that uses the indices checks them, because waiting for the
+    /// result would cost more than the work.
     pub fn check(op: &'static str, view: View<'a>, size: usize) -> Result<Indices<'a>> {
         if view.dtype != DType::I64 {
-            bail!(DType, op, "indices must be integers, not {}", view.dtype);
+            bail!(DType, op, "indices must be i64, got {}", view.dtype);
         }
         if view.device() != Device::Cpu {
             return Ok(Indices { view, size, from_end: false });
         }
         if view.storage.is_foreign() {
-            bail!(Backend, op, "indices in memory that others write to have to be copied before they are checked");
+            bail!(Backend, op, "indices in shared memory must be copied before they are checked");
         }
-        // What is repeated is looked at once: an expanded tensor may have more elements than anyone can go through.
+        // Repeated elements are checked once: an expanded tensor may have too many elements to visit.
         let sizes = view.layout.shape().iter().zip(view.layout.strides());
         let once: Shape = sizes.map(|(&len, &stride)| if stride == 0 { len.min(1) } else { len }).collect();
         let walk = Walk::<1>::of(&once, view.layout.strides());
         let ([step], start) = (walk.inner(), Ptr::new(view.first().cast_mut().cast::<i64>()));
         // SAFETY: the walk yields positions of the layout, inside the storage (L2), and the elements are i64.
         let read = |at: isize| unsafe { start.get().offset(at).read() };
-        // As an unsigned number a negative one is too large as well.
+        // As an unsigned number, a negative index is too large as well.
         let is_inside = |index: i64| (index as u64) < size as u64;
         let all_inside = AtomicBool::new(true);
-        // Operations look at indices before they call a kernel.
+        // Operations check indices before they call a kernel.
         interrupt::caught(op, || {
             parallel(walk.numel(), GRAIN, |range| {
                 let mut inside = true;
@@ -91,12 +91,12 @@ impl<'a> Indices<'a> {
     }
 }
 
-/// Integers along a dimension of `size`, of which negative ones count from its end, into contiguous memory. What is outside stays
-/// so, and is not looked for.
+/// Writes indices into a dimension of `size` to contiguous memory, with negative ones counted from the end. Indices out of
+/// range stay out of range; they are not checked.
 pub(crate) fn wrap(op: &'static str, x: View<'_>, size: usize, out: &mut ViewMut<'_>) -> Result<()> {
     let layout = out.layout;
     let Some(out) = out.part(layout).into_slice::<i64>().filter(|out| out.len() == x.layout.numel()) else {
-        bail!(Backend, op, "there is no room for {} indices", x.layout.numel());
+        bail!(Backend, op, "output must be contiguous i64 with {} elements", x.layout.numel());
     };
     let walk = Walk::new(x.layout.shape(), [x.layout]);
     let ([step], start, mut done) = (walk.inner(), x.ptr().cast::<i64>(), 0);
@@ -111,7 +111,7 @@ pub(crate) fn wrap(op: &'static str, x: View<'_>, size: usize, out: &mut ViewMut
     Ok(())
 }
 
-/// The elements of `layout` at index 0 of `dim`, repeated along it; the other dimensions cut to those of `shape`.
+/// The elements of `layout` at index 0 of `dim`, repeated along it; the other dimensions are cut to those of `shape`.
 pub(crate) fn lanes(layout: &Layout, dim: usize, shape: &Shape) -> Result<Layout> {
     let mut part = layout.clone();
     for (d, &size) in shape.iter().enumerate() {
@@ -169,8 +169,8 @@ fn gather_as<W: Copy + Send>(x: View<'_>, dim: usize, indices: &Indices<'_>, out
     Ok(())
 }
 
-/// Copies of every row of the matrices in `x` the columns that `keep` names, and puts zero in the others. `out` has the
-/// shape of `x`, which has a row dimension; the range for a row lies inside its columns.
+/// Copies, of every row of the matrices in `x`, the columns in the range `keep(row)`, and writes zero to the others. `out` has
+/// the shape of `x`, which has a row dimension; the range of a row lies inside its columns.
 pub(crate) fn rows_within(
     x: View<'_>,
     keep: impl Fn(usize) -> Range<usize> + Sync,
@@ -184,7 +184,7 @@ pub(crate) fn rows_within(
     }
 }
 
-/// All bits zero is zero in every dtype.
+/// By element size: zero has all bits zero in every dtype.
 fn rows_within_as<W: Copy + Send + Default>(
     x: View<'_>,
     keep: &(impl Fn(usize) -> Range<usize> + Sync),
@@ -192,7 +192,7 @@ fn rows_within_as<W: Copy + Send + Default>(
 ) -> Result<()> {
     let shape = out.layout.shape();
     let [.., rows, columns] = shape[..] else {
-        bail!(Shape, "index", "shape {shape:?} has no rows");
+        bail!(Shape, "index", "output must have at least 2 dimensions, got shape {shape:?}");
     };
     if shape.numel() == 0 {
         return Ok(());

@@ -1,29 +1,34 @@
-//! Where the elements of a mask are true.
+//! The indices of the true elements of a mask.
 
-use crate::backend::cpu::runtime::scratch::filled;
 use crate::backend::cpu::runtime::threads::{Ptr, parallel};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, checked_bytes};
+use crate::memory::scratch::filled;
 use crate::storage::Storage;
 use crate::{DType, Device, Result, Shape};
 
-/// Elements that are counted, and then written down, together.
+/// Elements per block, which is counted and then written by one thread.
 const BLOCK: usize = 1 << 14;
-/// Elements that are looked at before what was found is written.
+/// Elements that are filtered before their indices are written.
 const TILE: usize = 256;
 
-/// The indices of the true elements of a contiguous mask, as a tensor of `(how many, dimensions)` in row-major order, and how
-/// many there are. `shape` has as many elements as the mask, and need not be its own.
+/// The indices of the true elements of a contiguous mask in row-major order, as a tensor of shape `(count, dimensions)`, and
+/// the count. `shape` has as many elements as the mask, and may differ from its shape.
 pub(crate) fn nonzero(op: &'static str, mask: View<'_>, shape: &Shape) -> Result<(Storage, usize)> {
-    // It is gone through twice, and there is room for what was counted.
+    // The mask is read twice, and the output has room for the first count only.
     if mask.storage.is_foreign() {
-        bail!(Backend, op, "a mask in memory that others write to has to be copied first");
+        bail!(Backend, op, "a mask in shared memory must be copied first");
     }
     let Some(mask) = mask.as_slice::<bool>().filter(|mask| mask.len() == shape.numel()) else {
-        bail!(Backend, op, "a mask of {} elements for shape {shape:?}", mask.layout.numel());
+        bail!(
+            Backend,
+            op,
+            "mask must be contiguous bools with the elements of shape {shape:?}, got {}",
+            mask.layout.numel()
+        );
     };
-    // How many there are before each block.
+    // The number of true elements before each block.
     let mut starts = filled(op, 0_usize, mask.len().div_ceil(BLOCK))?;
     let block = |at: usize| &mask[at * BLOCK..mask.len().min((at + 1) * BLOCK)];
     let counts = Ptr::new(starts.as_mut_ptr());
@@ -54,7 +59,7 @@ pub(crate) fn nonzero(op: &'static str, mask: View<'_>, shape: &Shape) -> Result
                 let (tile, first) = (&block[start..block.len().min(start + TILE)], at * BLOCK + start);
                 let mut found = [0_i64; TILE];
                 let mut n = 0;
-                // Every position is written, and stays if the element is true: a branch would be guessed wrong.
+                // Every position is written, and kept if the element is true: a branch would be mispredicted.
                 for (i, &yes) in tile.iter().enumerate() {
                     found[n] = (first + i) as i64;
                     n += usize::from(yes);
@@ -67,10 +72,10 @@ pub(crate) fn nonzero(op: &'static str, mask: View<'_>, shape: &Shape) -> Result
     Ok((storage, total))
 }
 
-/// Writes the indices that belong to positions, and returns where the next one goes.
+/// Writes the indices of flat positions, and returns the position of the next row.
 ///
 /// # Safety
-/// There is room for as many rows of indices.
+/// There is room for `positions.len()` rows of indices.
 #[inline]
 unsafe fn write(positions: &[i64], shape: &[usize], mut to: *mut i64) -> *mut i64 {
     let columns = shape.len();

@@ -1,7 +1,6 @@
-//! Elements by their place in the order along a dimension, without a sort.
+//! Selection by rank along a dimension, without a full sort.
 
 use super::sort::{Entry, Lanes, sort_entries, with_entries};
-use crate::backend::cpu::runtime::scratch::{check_room, filled, with_room};
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, num_threads, parallel};
 use crate::backend::spec::{Rank, SortKey};
@@ -9,19 +8,20 @@ use crate::backend::{View, ViewMut};
 use crate::dtype::with_dtype;
 use crate::error::bail;
 use crate::layout::Walk;
+use crate::memory::scratch::{check_room, filled, with_room};
 use crate::zip::zip;
 use crate::{DType, Result};
 use std::sync::{Mutex, PoisonError};
 
-/// Where the element is that a stable sort along `dim` would put at a place: into `indices`, which is `i64`, contiguous, and has
-/// the shape of `x` with size 1 in `dim`. There are elements to choose from.
+/// Writes the index of the element that a stable sort along `dim` would put at `rank` to `indices`, which is `i64`, contiguous,
+/// and has the shape of `x` with size 1 in `dim`. The dimension is not empty.
 pub(crate) fn kth(op: &'static str, x: View<'_>, dim: usize, rank: Rank, indices: &mut ViewMut<'_>) -> Result<()> {
     let shape = x.layout.shape();
     if *indices.layout.shape() != shape.with(dim, 1) || indices.dtype != DType::I64 {
-        bail!(Backend, op, "there is no room for the indices of {shape:?}");
+        bail!(Backend, op, "indices must be i64 and match input of shape {shape:?}, got {:?}", indices.layout.shape());
     }
     if matches!(rank, Rank::At(k) if k >= shape[dim]) || shape[dim] == 0 {
-        bail!(Backend, op, "{rank:?} of {} elements", shape[dim]);
+        bail!(Backend, op, "{rank:?} is out of range for {} elements", shape[dim]);
     }
     if indices.layout.numel() == 0 {
         return Ok(());
@@ -29,7 +29,7 @@ pub(crate) fn kth(op: &'static str, x: View<'_>, dim: usize, rank: Rank, indices
     with_entries!(x.dtype, T, E => kth_as::<T, E>(op, x, dim, rank, indices))
 }
 
-/// Lanes from here on are looked through by several threads together, if there are fewer lanes than threads.
+/// From this length on, a lane is searched by several threads together if there are fewer lanes than threads.
 const LONG: usize = if cfg!(debug_assertions) { 1 << 10 } else { 1 << 16 };
 
 fn kth_as<T: SortKey, E: Entry>(
@@ -48,7 +48,7 @@ fn kth_as<T: SortKey, E: Entry>(
     // contiguous and not shared, is one thread's.
     let element = |first: isize, i: u32| unsafe { lanes.element(first, i) };
     // SAFETY: as above.
-    let write = |to: isize, entry: E| unsafe { indices.get().offset(to).write(i64::from(entry.place())) };
+    let write = |to: isize, entry: E| unsafe { indices.get().offset(to).write(i64::from(entry.position())) };
     let entry = |first: isize, i: u32| E::new(element(first, i).key().into(), i);
     let nans = |first: isize| match rank {
         Rank::At(_) => 0,
@@ -59,7 +59,7 @@ fn kth_as<T: SortKey, E: Entry>(
         walk.runs(0, walk.numel(), |[from, to], count| {
             for lane in 0..count as isize {
                 let (from, to) = (from + lane * across, to + lane * out_across);
-                // The largest keys are those of NaN.
+                // NaN has the largest keys.
                 let before = |last: usize| rank.before(len, if T::DTYPE.is_float() { last } else { 0 });
                 // SAFETY: as above.
                 match unsafe { kth_together::<T, E>(op, &lanes, from, before) } {
@@ -86,8 +86,8 @@ fn kth_as<T: SortKey, E: Entry>(
     Ok(())
 }
 
-/// The entry with so many before it, of a long lane: those that share their first bits with it are found by counting. `before`
-/// is told how many have ones alone in these.
+/// The entry of a given rank in a long lane: its leading bits are found by counting. `before` gives the rank from the number
+/// of elements whose leading bits are all ones, the possible NaNs.
 ///
 /// # Safety
 /// `first` is a position of the layout of the first elements.
@@ -98,14 +98,14 @@ unsafe fn kth_together<T: SortKey, E: Entry>(
     before: impl Fn(usize) -> usize,
 ) -> Result<E> {
     let (len, bits) = (lanes.len, 8 * size_of::<T>() as u32);
-    // SAFETY: the caller's promise; numbers below the length are asked for.
+    // SAFETY: the caller's promise; `i` is below the length.
     let entry = |i: usize| E::new(unsafe { lanes.element(first, i as u32) }.key().into(), i as u32);
     let shift = E::PLACE + bits - 8;
-    // Two digits, but for keys that have only one.
+    // Two digits, or one for keys of 8 bits.
     let short = bits == 8;
     let bucket = |entry: E| if short { entry.digit(shift) } else { entry.digit(shift) << 8 | entry.digit(shift - 8) };
     let counts = Mutex::new(filled(op, 0_usize, if short { 1 << 8 } else { 1 << 16 })?);
-    // Every piece has counts of its own, which are added up: few pieces.
+    // Few pieces, since every piece has its own counts, which are summed.
     let piece = len.div_ceil(num_threads()).max(LONG / 4);
     parallel(len, piece, |range| {
         let mut own = vec![0_u32; if short { 1 << 8 } else { 1 << 16 }];
@@ -124,7 +124,7 @@ unsafe fn kth_together<T: SortKey, E: Entry>(
     }
     let candidates = Mutex::new(with_room(op, counts[chosen])?);
     parallel(len, piece, |range| {
-        // A loop, since an iterator that collects is a call for each element where units of the crate are compiled by themselves.
+        // A loop: with several codegen units, a collecting iterator would make a call per element.
         let mut own = Vec::new();
         for i in range {
             let entry = entry(i);
@@ -132,19 +132,19 @@ unsafe fn kth_together<T: SortKey, E: Entry>(
                 own.push(entry);
             }
         }
-        // In whatever order: no two are equal.
+        // In any order: entries are distinct.
         candidates.lock().unwrap_or_else(PoisonError::into_inner).extend(own);
     });
     let mut candidates = candidates.into_inner().unwrap_or_else(PoisonError::into_inner);
     if left >= candidates.len() {
-        bail!(Backend, op, "{before} of {len} elements were not found");
+        bail!(Backend, op, "element {before} of {len} was not found");
     }
     let (_, &mut entry, _) = candidates.select_nth_unstable(left);
     Ok(entry)
 }
 
-/// Where the elements are that a stable sort along `dim` would put first, in that order: into `indices`, which is `i64`,
-/// contiguous, and has the shape of `x` but for `dim`, where it is not longer.
+/// Writes the indices of the first elements of a stable sort along `dim`, in order, to `indices`, which is `i64`, contiguous,
+/// and has the shape of `x` except in `dim`, where it is not larger.
 pub(crate) fn first_in_order(
     op: &'static str,
     x: View<'_>,
@@ -154,7 +154,7 @@ pub(crate) fn first_in_order(
 ) -> Result<()> {
     let (shape, k) = (x.layout.shape(), indices.layout.shape()[dim]);
     if *indices.layout.shape() != shape.with(dim, k) || k > shape[dim] || indices.dtype != DType::I64 {
-        bail!(Backend, op, "there is no room for the indices of {shape:?}");
+        bail!(Backend, op, "indices must be i64 and match input of shape {shape:?}, got {:?}", indices.layout.shape());
     }
     if indices.layout.numel() == 0 {
         return Ok(());
@@ -192,13 +192,12 @@ fn first_as<T: SortKey, E: Entry>(
                 // SAFETY: a lane in memory, or its copy.
                 let lane = unsafe { std::slice::from_raw_parts(start, len) };
                 dispatch(First { lane, k, flip, entries: &mut entries });
-                // As a sort by keys expects them.
+                // The sort by keys expects places in order.
                 sort_by_place(&mut entries);
                 sort_entries(&mut entries, &mut other, size_of::<T>());
                 for (rank, entry) in entries.iter().enumerate() {
-                    // SAFETY: a position of the output, which is contiguous and not shared (L2); lanes of other threads are
-                    // others.
-                    unsafe { indices.get().offset(to + rank as isize * out_step).write(i64::from(entry.place())) };
+                    // SAFETY: a position of the output, which is contiguous and not shared (L2); threads have disjoint lanes.
+                    unsafe { indices.get().offset(to + rank as isize * out_step).write(i64::from(entry.position())) };
                 }
             }
         });
@@ -225,31 +224,31 @@ impl<T: SortKey, E: Entry> Job for First<'_, T, E> {
     }
 }
 
-/// Not a part of the job, so that it is compiled for two kinds of entries, not for every dtype.
+/// Not part of the job, so that it is compiled for two entry types, not for every dtype.
 fn sort_by_place<E: Entry>(entries: &mut [E]) {
-    entries.sort_unstable_by_key(|entry| entry.place());
+    entries.sort_unstable_by_key(|entry| entry.position());
 }
 
-/// Leaves the `k` first of some entries, and says the place of the last of these. Not a part of the job either.
+/// Keeps the first `k` entries, and returns the place of the last one. Not part of the job either.
 #[inline(never)]
 fn cut_to<E: Entry>(k: usize, entries: &mut Vec<E>) -> usize {
     let (_, &mut last, _) = entries.select_nth_unstable(k - 1);
     entries.truncate(k);
-    last.place() as usize
+    last.position() as usize
 }
 
-/// The `k` first of so many entries, from their keys.
+/// Collects the first `k` of `len` entries, from their keys.
 #[inline(always)]
 fn first_of<K: Copy + Ord + Into<u64>, E: Entry>(len: usize, k: usize, entries: &mut Vec<E>, key: impl Fn(usize) -> K) {
-    /// Elements that are looked at together: most of the time none of them is among the first.
+    /// Elements that are compared together: usually none of them is among the first.
     const TILE: usize = 64;
-    // Enough that they are seldom cut back to `k`.
+    // Large enough that the entries are rarely cut back to `k`.
     let room = k.saturating_mul(4).max(256).min(len);
     let cut = |entries: &mut Vec<E>| key(cut_to(k, entries));
     entries.clear();
     entries.extend((0..room).map(|i| E::new(key(i).into(), i as u32)));
     if room < len {
-        // One with the key of the last comes after it.
+        // An element with an equal key comes after the last entry.
         let mut limit = cut(entries);
         for start in (room..len).step_by(TILE) {
             let end = len.min(start + TILE);
@@ -277,7 +276,7 @@ mod tests {
     use super::*;
     use crate::Tensor;
 
-    /// Numbers with ties, in no order.
+    /// Unsorted numbers with ties.
     fn numbers(n: usize, different: usize) -> Result<Tensor> {
         let at = |i: usize| ((i * 7919) % 104_729 % different) as f32 - 3.0;
         Tensor::from_vec((0..n).map(at).collect(), [n])
@@ -288,7 +287,7 @@ mod tests {
         for (n, different) in [(1, 5), (50, 7), (300, 1000), (5000, 3), (5000, 100_000)] {
             let x = numbers(n, different)?;
             let order = x.sort(0)?.1.to_vec::<i64>()?;
-            let descending = x.sort_with(0, crate::SortOptions::new().descending(true))?.1.to_vec::<i64>()?;
+            let descending = x.sort_with(0, crate::options::SortOptions::new().descending(true))?.1.to_vec::<i64>()?;
             for k in [0, 1, n / 3, n / 2, n - 1].into_iter().filter(|&k| k < n) {
                 let mut at = Tensor::empty("test", [1].into(), DType::I64, crate::Device::Cpu)?;
                 kth("test", x.as_view()?, 0, Rank::At(k), &mut at.as_view_mut("test")?)?;

@@ -1,35 +1,35 @@
-//! Stable sorts along a dimension: radix sorts of keys that have the place of their element behind them.
+//! Stable sorts along a dimension: radix sorts of entries of a key and the index of its element.
 
-use crate::backend::cpu::runtime::scratch::{check_room, with_room};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, num_threads, parallel};
 use crate::backend::spec::SortKey;
 use crate::backend::{View, ViewMut};
 use crate::dtype::with_dtype;
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
+use crate::memory::scratch::{check_room, with_room};
 use crate::{DType, Result, interrupt};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The key of an element and its place in the lane, as one number that is in order of both: no two are equal.
+/// The key of an element and its index in the lane, packed into one integer ordered by both. All entries are distinct.
 pub(super) trait Entry: Copy + Ord + Send + Sync + Default + 'static {
-    /// How many bits the place takes, which are the lowest.
+    /// The number of low bits that hold the place.
     const PLACE: u32 = 32;
-    fn new(key: u64, place: u32) -> Self;
-    fn place(self) -> u32;
+    fn new(key: u64, position: u32) -> Self;
+    fn position(self) -> u32;
     /// The key.
     fn bits(self) -> u64;
-    /// Eight bits of it, from bit `shift` on.
+    /// Eight bits of the entry, from bit `shift` on.
     fn digit(self, shift: u32) -> usize;
 }
 
 /// For keys of up to 32 bits.
 impl Entry for u64 {
     #[inline(always)]
-    fn new(key: u64, place: u32) -> u64 {
-        key << 32 | u64::from(place)
+    fn new(key: u64, position: u32) -> u64 {
+        key << 32 | u64::from(position)
     }
     #[inline(always)]
-    fn place(self) -> u32 {
+    fn position(self) -> u32 {
         self as u32
     }
     #[inline(always)]
@@ -44,11 +44,11 @@ impl Entry for u64 {
 
 impl Entry for u128 {
     #[inline(always)]
-    fn new(key: u64, place: u32) -> u128 {
-        u128::from(key) << 32 | u128::from(place)
+    fn new(key: u64, position: u32) -> u128 {
+        u128::from(key) << 32 | u128::from(position)
     }
     #[inline(always)]
-    fn place(self) -> u32 {
+    fn position(self) -> u32 {
         self as u32
     }
     #[inline(always)]
@@ -61,7 +61,7 @@ impl Entry for u128 {
     }
 }
 
-/// A key alone, where places do not matter.
+/// A key without a place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 struct Key(u64);
 
@@ -72,7 +72,7 @@ impl Entry for Key {
         Key(key)
     }
     #[inline(always)]
-    fn place(self) -> u32 {
+    fn position(self) -> u32 {
         0
     }
     #[inline(always)]
@@ -85,14 +85,14 @@ impl Entry for Key {
     }
 }
 
-/// The elements of a contiguous vector of 64-bit integers in order into `out`, which is as long, without their places.
+/// Sorts a contiguous vector of `i64` into `out`, of the same length, without the indices.
 pub(crate) fn sort_integers(op: &'static str, x: View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
     let layout = out.layout.clone();
     let (Some(from), Some(to)) = (x.as_slice::<i64>(), out.part(&layout).into_slice::<i64>()) else {
-        bail!(Backend, op, "elements to be sorted must lie in order");
+        bail!(Backend, op, "input and output must be contiguous i64");
     };
     if from.len() != to.len() {
-        bail!(Backend, op, "there is no room for {} sorted elements", from.len());
+        bail!(Backend, op, "output must have {} elements, got {}", from.len(), to.len());
     }
     let (mut entries, mut other) = (with_room::<Key>(op, from.len())?, with_room::<Key>(op, from.len())?);
     entries.resize(from.len(), Key::default());
@@ -103,7 +103,7 @@ pub(crate) fn sort_integers(op: &'static str, x: View<'_>, out: &mut ViewMut<'_>
     Ok(())
 }
 
-/// Calls a function of the element type and of the entries that its keys fit into.
+/// Evaluates an expression with the element type and the entry type that holds its keys.
 macro_rules! with_entries {
     ($dtype:expr, $t:ident, $e:ident => $body:expr) => {
         with_dtype!($dtype, $t => {
@@ -127,17 +127,17 @@ pub(super) struct Lanes<T> {
 }
 
 impl<T: SortKey> Lanes<T> {
-    /// The lanes of a layout along `dim`, and the first elements of all of them.
+    /// The lanes of a layout along `dim`, and the layout of their first elements.
     pub fn new(op: &'static str, x: View<'_>, dim: usize) -> Result<(Lanes<T>, Layout)> {
         let len = x.layout.shape()[dim];
         if u32::try_from(len).is_err() {
-            bail!(Backend, op, "{len} elements are too many to bring in order");
+            bail!(Backend, op, "cannot sort more than 2^32 - 1 elements along a dimension, got {len}");
         }
         let lanes = Lanes { start: Ptr::new(x.ptr().cast_mut().cast::<T>()), step: x.layout.strides()[dim], len };
         Ok((lanes, x.layout.select(op, dim as isize, 0)?))
     }
 
-    /// The first element of a lane whose elements lie beside each other.
+    /// The first element of a lane, if the lane is contiguous.
     #[inline(always)]
     pub fn contiguous(&self, first: isize) -> Option<*const T> {
         (self.step == 1).then(|| self.start.get().wrapping_offset(first).cast_const())
@@ -155,9 +155,8 @@ impl<T: SortKey> Lanes<T> {
     }
 }
 
-/// The elements along `dim` in order into `values`, if they are asked for, and where each of them was into `indices`, which is
-/// `i64`. Both are contiguous and have the shape of `x`. Elements that are equal stay in their order; NaN counts as greater than
-/// all others.
+/// Sorts along `dim`: writes the elements to `values`, if given, and their original indices to `indices`, which is `i64`. Both
+/// are contiguous and have the shape of `x`. The sort is stable; NaN counts as the largest.
 pub(crate) fn sort(
     op: &'static str,
     x: View<'_>,
@@ -169,7 +168,7 @@ pub(crate) fn sort(
     let shape = x.layout.shape();
     let fits = |view: &ViewMut<'_>, dtype: DType| *view.layout.shape() == *shape && view.dtype == dtype;
     if !fits(indices, DType::I64) || values.as_ref().is_some_and(|values| !fits(values, x.dtype)) {
-        bail!(Backend, op, "there is no room for {shape:?} sorted elements");
+        bail!(Backend, op, "outputs must have shape {shape:?} and dtypes {} and i64", x.dtype);
     }
     if shape.numel() == 0 {
         return Ok(());
@@ -178,7 +177,7 @@ pub(crate) fn sort(
     with_entries!(x.dtype, T, E => sort_as::<T, E>(op, x, dim, descending, values, indices))
 }
 
-/// Lanes from here on are sorted by several threads together, if there are fewer lanes than threads.
+/// From this length on, a lane is sorted by several threads together if there are fewer lanes than threads.
 const LONG: usize = if cfg!(debug_assertions) { 1 << 10 } else { 1 << 16 };
 
 fn sort_as<T: SortKey, E: Entry>(
@@ -201,13 +200,13 @@ fn sort_as<T: SortKey, E: Entry>(
     let entry = |first: isize, i: u32| E::new((unsafe { lanes.element(first, i) }.key() ^ flip).into(), i);
     // SAFETY: as above.
     let write = |first: isize, to: isize, rank: usize, entry: E| unsafe {
-        let (to, place) = (to + rank as isize * out_step, entry.place());
+        let (to, position) = (to + rank as isize * out_step, entry.position());
         if let Some(values) = &values {
-            // To look it up would be a read from anywhere.
-            let value = T::from_key(entry.bits() ^ flip.into()).unwrap_or_else(|| lanes.element(first, place));
+            // From the key: reading the element would be a random access.
+            let value = T::from_key(entry.bits() ^ flip.into()).unwrap_or_else(|| lanes.element(first, position));
             values.get().offset(to).write(value);
         }
-        indices.get().offset(to).write(i64::from(place));
+        indices.get().offset(to).write(i64::from(position));
     };
     if len >= LONG && walk.numel() < num_threads() {
         let (mut entries, mut other) = (with_room::<E>(op, len)?, with_room::<E>(op, len)?);
@@ -239,7 +238,7 @@ fn sort_as<T: SortKey, E: Entry>(
     Ok(())
 }
 
-/// Writes all elements of a vector, by several threads.
+/// Writes all elements of a vector on the thread pool.
 fn fill<E: Send>(to: &mut [E], element: impl Fn(u32) -> E + Sync) {
     let (len, to) = (to.len(), Ptr::new(to.as_mut_ptr()));
     parallel(len, GRAIN, |range| {
@@ -250,9 +249,9 @@ fn fill<E: Send>(to: &mut [E], element: impl Fn(u32) -> E + Sync) {
     });
 }
 
-/// Brings entries in order, whose keys have so many bytes and whose places are in order already.
+/// Sorts entries with keys of `bytes` bytes, whose places are already in order.
 pub(super) fn sort_entries<E: Entry>(entries: &mut Vec<E>, other: &mut Vec<E>, bytes: usize) {
-    // Fewer take longer by counting than by comparing; a pass for each byte has to be repaid.
+    // For few entries a comparison sort is faster than a counting pass per byte.
     if entries.len() < 48 * bytes {
         entries.sort_unstable();
         return;
@@ -266,7 +265,7 @@ pub(super) fn sort_entries<E: Entry>(entries: &mut Vec<E>, other: &mut Vec<E>, b
     }
     for (byte, counts) in counts[..bytes].iter_mut().enumerate() {
         interrupt::poll();
-        // Where all have the same digit there is nothing to do.
+        // Skip a digit that is the same in all entries.
         if counts.iter().any(|&count| count as usize == entries.len()) {
             continue;
         }
@@ -283,12 +282,12 @@ pub(super) fn sort_entries<E: Entry>(entries: &mut Vec<E>, other: &mut Vec<E>, b
     }
 }
 
-/// As [`sort_entries`], by several threads: each has pieces of the entries, and counts and moves those.
+/// As [`sort_entries`], on several threads: each counts and moves pieces of the entries.
 fn radix_sort_together<E: Entry>(entries: &mut Vec<E>, other: &mut Vec<E>, bytes: usize) {
     let n = entries.len();
     let piece = LONG / 2;
     let mut counts = vec![[0_u32; 256]; n.div_ceil(piece)];
-    // Bits that are not the same in all keys. Of wide keys many are.
+    // The bits in which keys differ; wide keys often share many.
     let bits = AtomicU64::new(if bytes == 8 { 0 } else { u64::MAX });
     if let (8, Some(first)) = (bytes, entries.first()) {
         parallel(n, piece, |range| {
@@ -313,7 +312,7 @@ fn radix_sort_together<E: Entry>(entries: &mut Vec<E>, other: &mut Vec<E>, bytes
         if (0..256).any(|digit| total(digit) == n) {
             continue;
         }
-        // Where the entries of each digit of each piece go: after those of smaller digits, and of earlier pieces.
+        // The target of each digit of each piece: after those of smaller digits and of earlier pieces.
         let mut before = 0;
         for digit in 0..256 {
             for counts in &mut counts {
@@ -337,14 +336,13 @@ fn radix_sort_together<E: Entry>(entries: &mut Vec<E>, other: &mut Vec<E>, bytes
     }
 }
 
-/// The order of the rows of a matrix by their first elements, then by their second, and so on, as their numbers in `order`, which
-/// is `i64`. Rows that are equal stay in their order.
+/// Writes the lexicographic order of the rows of a matrix, as row indices, to `order`, which is `i64`. The sort is stable.
 pub(crate) fn order_rows(op: &'static str, x: View<'_>, order: &mut ViewMut<'_>) -> Result<()> {
     let [rows, columns] = x.layout.shape()[..] else {
-        bail!(Backend, op, "shape {:?} has no rows", x.layout.shape());
+        bail!(Backend, op, "input must be a matrix, got shape {:?}", x.layout.shape());
     };
     if order.layout.numel() != rows || order.dtype != DType::I64 || !order.layout.is_contiguous() {
-        bail!(Backend, op, "there is no room for {rows} numbers");
+        bail!(Backend, op, "order must be contiguous i64 with {rows} elements");
     }
     let mut numbers: Vec<usize> = with_room(op, rows)?;
     numbers.extend(0..rows);
@@ -366,7 +364,7 @@ pub(crate) fn order_rows(op: &'static str, x: View<'_>, order: &mut ViewMut<'_>)
     Ok(())
 }
 
-/// A stable sort that is compiled once, not for every dtype: comparing rows takes longer than the call.
+/// A stable sort that is compiled once, not per dtype: comparing rows takes longer than the dynamic call.
 fn sort_numbers(numbers: &mut [usize], compare: &dyn Fn(usize, usize) -> std::cmp::Ordering) {
     numbers.sort_by(|&a, &b| compare(a, b));
 }
@@ -375,7 +373,7 @@ fn sort_numbers(numbers: &mut [usize], compare: &dyn Fn(usize, usize) -> std::cm
 mod tests {
     use super::*;
 
-    /// Numbers in no order, with repetitions.
+    /// Unsorted entries, with repeated keys.
     fn entries<E: Entry>(n: u32, bits: u32) -> Vec<E> {
         let key = |i: u32| (u64::from(i).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7) & (u64::MAX >> (64 - bits));
         (0..n).map(|i| E::new(key(i), i)).collect()

@@ -1,4 +1,4 @@
-//! Fourier transforms. None of them is scaled.
+//! Unscaled Fourier transforms.
 
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, num_threads, try_parallel};
 use crate::backend::{View, ViewMut};
@@ -7,7 +7,7 @@ use crate::storage::Storage;
 use crate::{DType, Device, Element, Error, Result};
 use cotangent_fft::{Part, Plan};
 
-/// Numbers to read, and numbers to write.
+/// Rows to read and rows to write.
 struct Rows<'a, T> {
     from: &'a [T],
     to: Ptr<T>,
@@ -15,9 +15,9 @@ struct Rows<'a, T> {
 }
 
 impl<'a, T: Element> Rows<'a, T> {
-    /// Both views are contiguous; `lengths` are numbers of reals in a row, each way.
+    /// Both views are contiguous; `lengths` are the numbers of reals in a row that is read, and in one that is written.
     fn new(op: &'static str, x: View<'a>, out: &mut ViewMut<'_>, lengths: (usize, usize)) -> Result<Rows<'a, T>> {
-        let missing = || -> Error { err!(Backend, op, "the elements of a transform must lie in order") };
+        let missing = || -> Error { err!(Backend, op, "input and output must be contiguous rows of the transform") };
         let layout = out.layout.clone();
         let (from, to) =
             (x.as_slice::<T>().ok_or_else(missing)?, out.part(&layout).into_slice::<T>().ok_or_else(missing)?);
@@ -29,18 +29,18 @@ impl<'a, T: Element> Rows<'a, T> {
     }
 }
 
-/// Complex numbers from which on the threads share a single row.
+/// The number of complex numbers from which on the threads share a single row.
 const LONG: usize = if cfg!(debug_assertions) { 1 << 10 } else { 1 << 14 };
 
-/// Pieces of so many items for a thread, each of which transforms `numbers` complex numbers.
+/// The number of items of a thread's piece, where each item transforms `numbers` complex numbers.
 fn grain(numbers: usize) -> usize {
     (GRAIN / (2 * numbers).max(1)).max(1)
 }
 
-/// The transforms of `count` rows, which lie one after the other, and do not overlap those that are written.
+/// The transforms of `count` contiguous rows, which do not overlap those that are written.
 ///
 /// # Safety
-/// There are so many rows of the plan's lengths.
+/// There are `count` rows of the plan's lengths.
 unsafe fn transform_rows<T: Part + Element>(
     op: &'static str,
     plan: &Plan<T>,
@@ -72,7 +72,7 @@ unsafe fn transform_rows<T: Part + Element>(
     })
 }
 
-/// One row, whose stages are dealt out in blocks.
+/// One row: the blocks of each stage are split among the threads.
 ///
 /// # Safety
 /// As above.
@@ -96,7 +96,7 @@ unsafe fn long_row<T: Part + Element>(
     Ok(())
 }
 
-/// Memory for one thread.
+/// The workspace of one thread.
 struct Room(Storage);
 
 impl Room {
@@ -105,12 +105,12 @@ impl Room {
     }
 
     fn ptr<T>(&mut self, op: &'static str) -> Result<*mut T> {
-        let start = self.0.get_mut().ok_or_else(|| err!(Backend, op, "the scratch memory of a transform is shared"))?;
+        let start = self.0.get_mut().ok_or_else(|| err!(Backend, op, "the workspace must not be shared"))?;
         Ok(start.cast())
     }
 }
 
-/// A matrix for each of the outer dimensions: `n` rows of `inner` complex numbers, to be transformed along its columns.
+/// A batch of `outer` matrices of `n` rows and `inner` columns of complex numbers, to be transformed along the columns.
 struct Matrices<T> {
     op: &'static str,
     from: Ptr<T>,
@@ -122,11 +122,11 @@ struct Matrices<T> {
 }
 
 impl<T: Part + Element> Matrices<T> {
-    /// Transforms them. `from` and `to` are the same place or do not overlap; if they are the same, `inner` is not 1.
+    /// Transforms them. `from` and `to` are the same address or do not overlap; if they are the same, `inner` is not 1.
     fn run(&self) -> Result<()> {
         if self.inner == 1 {
             let plan = T::complex(self.n, self.outer);
-            // SAFETY: there are so many rows, each way.
+            // SAFETY: both sides have that many rows.
             return unsafe { transform_rows(self.op, &plan, (self.from, self.to), self.outer, !self.forward) };
         }
         match T::columns(self.n) {
@@ -135,7 +135,7 @@ impl<T: Part + Element> Matrices<T> {
         }
     }
 
-    /// Neighbouring columns are the lanes of registers.
+    /// Transforms neighbouring columns in the lanes of registers.
     fn columns(&self, plan: &cotangent_fft::Columns<T>) -> Result<()> {
         let (op, n, inner, group) = (self.op, self.n, self.inner, plan.group());
         let blocks = inner.div_ceil(group);
@@ -155,13 +155,13 @@ impl<T: Part + Element> Matrices<T> {
         })
     }
 
-    /// Columns of lengths for which there is no such kernel, as rows: some neighbours at a time.
+    /// Transforms columns of lengths without such kernels: copies a few neighbours at a time to rows.
     fn gathered(&self) -> Result<()> {
         const GROUP: usize = 16;
         let (op, n, inner) = (self.op, self.n, self.inner);
         let group = GROUP.min(inner);
         let (plan, blocks) = (T::complex(n, group), inner.div_ceil(group));
-        // Rows to read, rows to write, and what the plan needs.
+        // Rows to read, rows to write, and the workspace of the plan.
         let rows = 2 * n * group;
         try_parallel(self.outer * blocks, grain(group * n), |range| {
             let mut room = Room::new::<T>(op, rows.saturating_mul(2).saturating_add(plan.room()))?;
@@ -187,7 +187,7 @@ impl<T: Part + Element> Matrices<T> {
     }
 }
 
-/// Calls `each` with the places of every number of `count` neighbouring columns: as rows, and in the matrix.
+/// Calls `each` with the positions of every number of `count` neighbouring columns: as rows, and in the matrix.
 #[inline(always)]
 fn each_number(n: usize, width: usize, count: usize, each: impl Fn(usize, usize)) {
     for e in 0..n {
@@ -197,8 +197,8 @@ fn each_number(n: usize, width: usize, count: usize, each: impl Fn(usize, usize)
     }
 }
 
-/// The transform of complex numbers, given and written as pairs of parts, along dimensions of these lengths. After them come
-/// others of `inner` numbers in all.
+/// The transform of complex numbers, read and written as pairs of parts, along dimensions of these lengths. The dimensions after
+/// them have `inner` numbers in all.
 pub(crate) fn c2c(
     op: &'static str,
     x: View<'_>,
@@ -208,7 +208,7 @@ pub(crate) fn c2c(
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     if out.layout.numel() == 0 {
-        // A plan takes memory by the length alone.
+        // A plan takes memory for the length, even without rows.
         return Ok(());
     }
     match out.dtype {
@@ -235,7 +235,7 @@ fn c2c_as<T: Part + Element>(
         (from, inner) = (to, inner * n);
     }
     if from != to {
-        // SAFETY: nothing was written yet, to as many numbers as there are to read, which do not overlap.
+        // SAFETY: nothing was written yet; there are as many numbers to write as to read, and they do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(from, to, rows.from.len()) };
     }
     Ok(())
@@ -244,7 +244,7 @@ fn c2c_as<T: Part + Element>(
 /// The first half, `n / 2 + 1` complex numbers, of the transforms of rows of `n` real numbers.
 pub(crate) fn r2c(op: &'static str, x: View<'_>, n: usize, out: &mut ViewMut<'_>) -> Result<()> {
     if out.layout.numel() == 0 {
-        // A plan takes memory by the length alone.
+        // A plan takes memory for the length, even without rows.
         return Ok(());
     }
     match out.dtype {
@@ -253,11 +253,11 @@ pub(crate) fn r2c(op: &'static str, x: View<'_>, n: usize, out: &mut ViewMut<'_>
     }
 }
 
-/// The opposite: `n` real numbers from the first half of what would be their transforms. The imaginary parts of the numbers that
-/// would be real are not read.
+/// The inverse: rows of `n` real numbers from the first half of their transforms. The imaginary parts of numbers that must be
+/// real are not read.
 pub(crate) fn c2r(op: &'static str, x: View<'_>, n: usize, out: &mut ViewMut<'_>) -> Result<()> {
     if out.layout.numel() == 0 {
-        // A plan takes memory by the length alone.
+        // A plan takes memory for the length, even without rows.
         return Ok(());
     }
     match out.dtype {
@@ -276,6 +276,6 @@ fn real_as<T: Part + Element>(
     let half = 2 * (n / 2 + 1);
     let rows = Rows::<T>::new(op, x, out, if inverse { (half, n) } else { (n, half) })?;
     let plan = T::real(n, rows.rows);
-    // SAFETY: there are so many rows, each way.
+    // SAFETY: both sides have that many rows.
     unsafe { transform_rows(op, &plan, (Ptr::new(rows.from.as_ptr().cast_mut()), rows.to), rows.rows, inverse) }
 }

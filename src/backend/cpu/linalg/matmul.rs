@@ -10,7 +10,7 @@ use crate::{DType, Element, Result, Scalar};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use crate::{Device, storage::Storage};
 
-/// Multiplications below which the bookkeeping of `gemm` costs more than they do.
+/// The number of multiplications below which the overhead of `gemm` dominates.
 const TINY: usize = 128;
 
 /// `out = a · b`, plus `row`, a contiguous vector, in every row. The shapes are `[batch.., m, k]` and `[batch.., k, n]` with
@@ -27,7 +27,7 @@ pub(crate) fn matmul(
     match out.dtype {
         DType::F32 => batches::<f32, f32>(op, &a, &b, out, row, floats),
         DType::F64 => batches::<f64, f64>(op, &a, &b, out, row, floats),
-        // Wrapping arithmetic on two's complement is the same for both.
+        // Wrapping arithmetic in two's complement is the same for both.
         DType::I64 | DType::U64 => batches::<u64, u64>(op, &a, &b, out, row, integers),
         dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
     }
@@ -57,18 +57,18 @@ pub(crate) fn matmul_bf16(
         DType::BF16 if has_bf16() => batches::<half::bf16, f32>(op, &a, &b, out, row, tiles),
         dtype => {
             let _ = row;
-            bail!(Backend, op, "this CPU has no unit that multiplies {dtype} as bf16")
+            bail!(Backend, op, "bf16 products of {dtype} are not supported on this CPU")
         }
     }
 }
 
-/// What multiplies one pair of matrices.
+/// A function that multiplies one pair of matrices.
 ///
 /// # Safety
-/// All elements of the three matrices are inside their buffers, and nobody else uses `out` meanwhile.
+/// All elements of the three matrices are inside their buffers, and nothing else uses `out` meanwhile.
 type Multiply<S, O> = unsafe fn(&'static str, &Product<S, O>) -> Result<()>;
 
-/// Operands of `S`, sums of `O`.
+/// A batched product with operands of type `S` and sums of type `O`.
 fn batches<S: Element, O: Element>(
     op: &'static str,
     a: &View<'_>,
@@ -134,7 +134,7 @@ fn batches<S: Element, O: Element>(
         outcome
     };
     let (count, work) = (walk.numel(), one.work());
-    // Few large products are each computed by all threads, many are split over them. The bits are the same.
+    // Few large products are each computed by all threads; many are split among them. The bits are the same.
     if count < num_threads() || work >= GRAIN << 5 {
         return run(0, count);
     }
@@ -166,7 +166,7 @@ unsafe fn integers(_: &'static str, product: &Product<u64>) -> Result<()> {
     Ok(())
 }
 
-/// The unit for bf16. The longer side is split over threads, so that they have nothing in common but what they read.
+/// A product by the bf16 unit. The longer side is split among threads, which share only what they read.
 ///
 /// # Safety
 /// As [`Multiply`], and the CPU has the unit.
@@ -176,7 +176,7 @@ unsafe fn tiles<S: crate::backend::cpu::linalg::amx::PackElement>(
     product: &Product<S, f32>,
 ) -> Result<()> {
     let &Product { m, n, .. } = product;
-    // The unit does some sixteen times as much in the time that repays a fork.
+    // The unit does about sixteen times as much work in the time that a fork takes.
     let (len, pieces) = (m.max(n), (product.work() / (GRAIN << 4)).clamp(1, num_threads()));
     let piece = len.div_ceil(pieces).next_multiple_of(32);
     try_parallel(len.div_ceil(piece), 1, |range| {
@@ -192,7 +192,7 @@ unsafe fn tiles<S: crate::backend::cpu::linalg::amx::PackElement>(
     })
 }
 
-/// The definition: three loops, the sum over the inner dimension from its first element on.
+/// The definition: three loops, with sums from the first element of the inner dimension on.
 ///
 /// # Safety
 /// As [`Multiply`].
@@ -224,11 +224,11 @@ mod tests {
     use crate::layout::{Shape, Slice};
     use crate::{Generator, Tensor};
 
-    /// The same numbers as `x`, laid out in ways that views can bring about.
+    /// The numbers of `x`, in layouts that views can have.
     fn arrangements(x: &Tensor) -> Result<Vec<(&'static str, Tensor)>> {
         let last = x.rank() as isize - 1;
         let by = |change: &dyn Fn(&Layout) -> Result<Layout>| -> Result<Tensor> {
-            // Changed, copied, and changed back: the values are x's, the strides are not.
+            // Changed, copied, and changed back: the values are those of x, the strides are not.
             let copy = x.with_layout(change(x.layout())?).copied("test")?;
             Ok(copy.with_layout(change(copy.layout())?))
         };
@@ -264,7 +264,7 @@ mod tests {
         Ok(out)
     }
 
-    /// Sums of products in f64, straight from the definition.
+    /// Sums of products in f64, from the definition.
     fn reference(a: &Tensor, b: &Tensor, row: Option<&Tensor>) -> Result<Vec<f64>> {
         let values = |t: &Tensor| t.to_dtype(DType::F64)?.to_vec::<f64>();
         let at = a.rank() - 2;
@@ -363,7 +363,7 @@ mod tests {
                 let (a, b) = (random(a, dtype, 1)?, random(b, dtype, 2)?);
                 for (how, b) in arrangements(&b)?.into_iter().take(2) {
                     let by_threads = |threads: usize| -> Result<Tensor> {
-                        crate::with_num_threads(threads, || multiply(&a, &b, None))?
+                        crate::backend::with_num_threads(threads, || multiply(&a, &b, None))?
                     };
                     let one = by_threads(1)?;
                     for threads in [2, 5] {

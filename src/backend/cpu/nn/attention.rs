@@ -1,8 +1,8 @@
-//! Attention, a block of queries at a time: the scores of a block with all keys are computed, used and forgotten, and
-//! computed again for the backward pass. The matrix of all scores is never in memory.
+//! Attention, a block of queries at a time: the scores of a block with all keys are computed, used and discarded, and
+//! recomputed in the backward pass. The matrix of all scores is never stored.
 //!
-//! The scores of a block lie transposed, a row for each key: then the softmax over the keys needs no sums across a
-//! vector, and both products that make or use the scores read the large operand where it is.
+//! The scores of a block are stored transposed, with a row for each key. Then the softmax over the keys needs no
+//! horizontal sums of vectors, and both products that compute or use the scores read the large operand in place.
 
 use crate::backend::cpu::linalg::gemm::{Matrix, Number, Product, Start, gemm};
 use crate::backend::cpu::nn::fused::Float;
@@ -19,7 +19,7 @@ use crate::{DType, Device, Result};
 /// Queries in a block: four of the widest vectors.
 const QUERIES: usize = 64;
 
-/// Writes the result, `[batch.., T, E]`, and the logarithms of the softmax's sums, `[batch.., T]`; both contiguous.
+/// Writes the result, `[batch.., T, E]`, and the LSE of the scores, `[batch.., T]`; both contiguous.
 pub(crate) fn forward(
     op: &'static str,
     inputs: &AttentionInputs<'_>,
@@ -33,7 +33,7 @@ pub(crate) fn forward(
     }
 }
 
-/// Writes the cotangents of query, key and value that are asked for, given those of the result; all contiguous.
+/// Writes the requested gradients of query, key and value, given the cotangent of the result; all contiguous.
 pub(crate) fn backward(
     op: &'static str,
     inputs: &AttentionInputs<'_>,
@@ -52,10 +52,10 @@ pub(crate) fn backward(
 trait Real: Float + Number {}
 impl<T: Float + Number> Real for T {}
 
-/// The inputs of one head: one batch, query by query.
+/// The inputs of one head of one batch element.
 #[derive(Clone, Copy)]
 struct Head<C> {
-    /// Queries, keys, and the sizes of a key and of a value.
+    /// The numbers of queries and keys, and the sizes of a key and of a value.
     t: usize,
     s: usize,
     d: usize,
@@ -69,7 +69,7 @@ struct Head<C> {
 }
 
 impl<C: Real> Head<C> {
-    /// The keys that queries up to `end` see.
+    /// The number of keys visible to queries up to `end`.
     fn keys(&self, end: usize) -> usize {
         if self.causal { self.s.min(end) } else { self.s }
     }
@@ -91,7 +91,7 @@ impl<C: Real> Head<C> {
     }
 }
 
-/// Calls `f` with every head and its number, on several threads if there are several heads.
+/// Calls `f` with every head and its index, on several threads if there are enough heads.
 fn heads<C: Real>(inputs: &AttentionInputs<'_>, f: impl Fn(Head<C>, usize) -> Result<()> + Sync) -> Result<()> {
     let AttentionInputs { query, key, value, mask, causal, scale } = inputs;
     let rank = query.layout.rank();
@@ -132,14 +132,14 @@ fn heads<C: Real>(inputs: &AttentionInputs<'_>, f: impl Fn(Head<C>, usize) -> Re
         });
         outcome
     };
-    // Few heads leave the threads to the products inside.
+    // With few heads the threads are left to the matrix products.
     if walk.numel() < num_threads() {
         return run(0, walk.numel());
     }
     try_parallel(walk.numel(), 1, |range| run(range.start, range.end))
 }
 
-/// Uninitialised room for `n` numbers, and its owner.
+/// An uninitialised buffer for `n` numbers, and its owner.
 fn room<C: Real>(op: &'static str, n: usize) -> Result<(Storage, *mut C)> {
     let mut owner = Storage::new(op, Device::Cpu, n * size_of::<C>())?;
     let start = owner.get_mut().unwrap_or(std::ptr::null_mut()).cast::<C>();
@@ -194,8 +194,8 @@ fn backward_as<C: Real>(
     heads::<C>(inputs, |head, at| {
         let Head { t, s, d, e, .. } = head;
         let (_owner, scores) = room::<C>(op, 2 * s * QUERIES)?;
-        // SAFETY: as in `forward_as`; each head has its own part of every cotangent, and the second half of the room is
-        // for the scores' cotangents.
+        // SAFETY: as in `forward_as`; each head has its own part of every cotangent, and the second half of the buffer
+        // is for dS.
         unsafe {
             let slopes = scores.add(s * QUERIES);
             let own = |all: &Option<Ptr<C>>, len: usize| all.as_ref().map(|all| all.get().add(at * len));
@@ -239,7 +239,7 @@ fn backward_as<C: Real>(
     })
 }
 
-/// Scores, scaled and masked, of one key with the queries from `from` on.
+/// Scales and masks the scores of one key with the queries from `from` on.
 #[inline(always)]
 fn finish_scores<C: Real>(head: &Head<C>, from: usize, key: usize, scores: &mut [C]) {
     scores.iter_mut().for_each(|x| *x = *x * head.scale);
@@ -255,7 +255,7 @@ fn finish_scores<C: Real>(head: &Head<C>, from: usize, key: usize, scores: &mut 
     }
 }
 
-/// Scores to weights, but for a factor for each query.
+/// Turns scores into weights, up to a factor for each query.
 struct Softmax<'a, C> {
     head: &'a Head<C>,
     from: usize,
@@ -275,11 +275,11 @@ impl<C: Real> Job for Softmax<'_, C> {
         for (key, row) in scores.chunks_exact_mut(QUERIES).enumerate() {
             finish_scores(head, from, key, &mut row[..count]);
             for (most, &x) in zip(&mut most[..count], &row[..count]) {
-                // NaN is kept: no number is more than it.
+                // Keeps NaN, which compares false.
                 *most = if x <= *most { *most } else { x };
             }
         }
-        // A query that sees nothing gets zeros: minus infinity less zero is the score of every key.
+        // A query without visible keys gets zeros: all its scores are minus infinity, and 0 is subtracted.
         let shift = most.map(|most| if most == C::LOWEST { <C as Float>::ZERO } else { most });
         for row in scores.chunks_exact_mut(QUERIES) {
             for ((x, &shift), total) in zip(zip(&mut row[..count], &shift[..count]), &mut total[..count]) {
@@ -290,13 +290,13 @@ impl<C: Real> Job for Softmax<'_, C> {
         for (i, sum) in sums.iter_mut().enumerate() {
             let seen = total[i] != <C as Float>::ZERO;
             factors[i] = if seen { C::lit(1.0) / total[i] } else { <C as Float>::ZERO };
-            // For the backward pass: scores less plus infinity are weights of zero.
+            // For the backward pass: with an LSE of plus infinity the weights are 0.
             *sum = if seen { shift[i] + total[i].ln() } else { C::lit(f64::INFINITY) };
         }
     }
 }
 
-/// Scores to weights, and the weights' cotangents to those of the scores before they were scaled.
+/// Turns scores into weights, and dP into dS of the unscaled scores.
 struct Slopes<'a, C> {
     head: &'a Head<C>,
     from: usize,
@@ -314,7 +314,7 @@ impl<C: Real> Job for Slopes<'_, C> {
     fn run<const FMA: bool>(self) {
         let Slopes { head, from, scores, slopes, sums, out, g } = self;
         let count = sums.len();
-        // The mean of the weights' cotangents under the weights is that of the result along itself.
+        // Σ P · dP of a row equals Σ O · dO.
         let mut means = [<C as Float>::ZERO; QUERIES];
         let rows = out.chunks_exact(head.e.max(1)).zip(g.chunks_exact(head.e.max(1)));
         for (mean, (out, g)) in means.iter_mut().zip(rows) {

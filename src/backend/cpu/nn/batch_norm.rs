@@ -1,10 +1,9 @@
-//! The statistics of channels over a batch, and the cotangents of what is normalised by them.
+//! The statistics of batch normalization, and its gradients.
 //!
-//! A batch `[N, C, S]` is read as `N · C` rows: those of channel `c` have the numbers `c`, `C + c`, `2 · C + c` and so on. All of a
-//! channel is one thread's, which goes over it several times while it is in the cache.
+//! A batch `[N, C, S]` is read as `N · C` rows: channel `c` has the rows `c`, `C + c`, `2 · C + c` and so on. One
+//! thread processes a whole channel, in several passes while it is in the cache.
 
 use crate::backend::cpu::nn::fused::{Float, MatrixRows, MatrixRowsMut, sum_by};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::streaming;
 use crate::backend::cpu::runtime::threads::{GRAIN, parallel};
@@ -15,9 +14,9 @@ use crate::{DType, Result};
 use std::ops::Range;
 
 /// The mean and the variance of each channel of `input` `[N · C, S]` into `stats` `[C, 2]`, which is contiguous and of the compute
-/// dtype of `input`. There are elements.
+/// dtype of `input`. `input` is not empty.
 pub(crate) fn stats(op: &'static str, input: View<'_>, stats: &mut ViewMut<'_>) -> Result<()> {
-    match compute_dtype(input.dtype) {
+    match input.dtype.compute_dtype() {
         DType::F32 => stats_as::<f32>(&input, stats),
         DType::F64 => stats_as::<f64>(&input, stats),
         dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
@@ -38,11 +37,11 @@ fn grain(channel: usize) -> usize {
     (GRAIN / channel.max(1)).max(1)
 }
 
-/// Examples whose sums are added up before they are added to those of others: the rounding error stays small.
+/// Examples whose sums are added up before they are added to the total, which keeps the rounding error small.
 const TOGETHER: usize = 64;
 
-/// Sums of so many kinds over the examples of a batch. A macro, so that what it adds up is compiled for the instructions of the loop
-/// that it stands in: a closure may be left a function of its own.
+/// Several sums over the examples of a batch. It is a macro so that the summands are compiled for the instruction set
+/// of the enclosing loop: a closure might not be inlined.
 macro_rules! over_batch {
     ($kinds:literal, $batch:expr, $n:ident => $sums:expr) => {{
         let mut total = [C::ZERO; $kinds];
@@ -78,8 +77,8 @@ impl<C: Float> Job for Stats<'_, C> {
         for channel in range {
             let [sum] = over_batch!(1, batch, n => [sum_by([x.row(n * channels + channel, &mut scratch)], |[x]| x)]);
             let mean = sum / count;
-            // The mean is rounded, by much where the numbers are large beside their distances: what it lacks is the mean of the
-            // distances, which are exact.
+            // The mean is rounded, considerably if the numbers are large compared with their spread. The mean of the
+            // differences, which are exact, corrects it.
             let [lack, squares] = over_batch!(2, batch, n => {
                 let x = x.row(n * channels + channel, &mut scratch);
                 [sum_by([x], |[x]| x - mean), sum_by([x], |[x]| (x - mean) * (x - mean))]
@@ -93,16 +92,16 @@ impl<C: Float> Job for Stats<'_, C> {
     }
 }
 
-/// The cotangents: of `input` `[N · C, S]` into `input_grad`, and for each channel the sums of `g · normalised` and of `g` into `sums`
-/// `[C, 2]`. `numbers` `[C, 3]` are the mean, the inverse square root of the variance, and the weight; both are contiguous and of
-/// the compute dtype of `input`.
+/// The gradients: of `input` `[N · C, S]` into `input_grad`, and for each channel the sums of `g · normalised` and of
+/// `g` into `sums` `[C, 2]`. `numbers` `[C, 3]` are the mean, the inverse square root of the variance, and the weight;
+/// both are contiguous and of the compute dtype of `input`.
 pub(crate) fn backward(
     op: &'static str,
     [input, g, numbers]: [View<'_>; 3],
     input_grad: Option<&mut ViewMut<'_>>,
     sums: &mut ViewMut<'_>,
 ) -> Result<()> {
-    match compute_dtype(input.dtype) {
+    match input.dtype.compute_dtype() {
         DType::F32 => backward_as::<f32>([&input, &g, &numbers], input_grad, sums),
         DType::F64 => backward_as::<f64>([&input, &g, &numbers], input_grad, sums),
         dtype => bail!(Backend, op, "there is no kernel for {dtype}"),

@@ -1,40 +1,39 @@
-//! Cross entropy of rows of logits against a class for each row, without the logarithms of the probabilities in memory.
+//! Cross entropy of rows of logits against a class for each row, without storing the log-probabilities.
 
 use crate::backend::cpu::nn::fused::{Float, MatrixRows, MatrixRowsMut, greatest_and_sum, sum_by};
-use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::cpu::runtime::scratch::check_room;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::streaming;
 use crate::backend::cpu::runtime::threads::{GRAIN, parallel};
 use crate::backend::spec::Targets;
 use crate::backend::{View, ViewMut};
 use crate::error::{bail, err};
+use crate::memory::scratch::check_room;
 use crate::zip::zip;
 use crate::{DType, Result};
 use std::ops::Range;
 
-/// What the rows are compared with, where the CPU can reach it. Every class that counts is below the number of classes.
+/// The targets as slices. Every class that is not ignored is below the number of classes.
 #[derive(Clone, Copy)]
 struct TargetSlices<'a> {
     /// The class of each row.
     target: &'a [i64],
-    /// A class whose rows do not count.
+    /// The class whose rows are ignored.
     ignore: i64,
-    /// A weight for each class; 1 where there are none.
+    /// A weight for each class; by default 1.
     weight: Option<&'a [f64]>,
-    /// The part of each target that is spread evenly over all classes.
+    /// The label smoothing: the part of each target that is spread evenly over all classes.
     smoothing: f64,
 }
 
 impl<'a> TargetSlices<'a> {
     fn new(op: &'static str, targets: &Targets<'a>) -> Result<TargetSlices<'a>> {
-        let strided = || err!(Backend, op, "the target is not contiguous, or not on the CPU");
+        let strided = || err!(Backend, op, "target and weight must be contiguous and on the CPU");
         let target = targets.target.as_slice::<i64>().ok_or_else(strided)?;
         let weight = targets.weight.map(|weight| weight.as_slice::<f64>().ok_or_else(strided)).transpose()?;
         Ok(TargetSlices { target, ignore: targets.ignore, weight, smoothing: targets.smoothing })
     }
 
-    /// The class of a row that counts.
+    /// The class of a row, unless it is ignored.
     #[inline(always)]
     fn class(&self, row: usize) -> Option<usize> {
         let class = *self.target.get(row)?;
@@ -56,10 +55,10 @@ pub(crate) fn forward(
     stats: &mut ViewMut<'_>,
     loss: &mut ViewMut<'_>,
 ) -> Result<()> {
-    // Rows that do not lie in one piece are gathered first.
+    // Rows that are not contiguous are gathered first.
     check_room::<f64>(op, logits.layout.shape()[1])?;
     let classes = TargetSlices::new(op, &targets)?;
-    match compute_dtype(logits.dtype) {
+    match logits.dtype.compute_dtype() {
         DType::F32 => forward_as::<f32>(&logits, classes, stats, loss),
         DType::F64 => forward_as::<f64>(&logits, classes, stats, loss),
         dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
@@ -74,7 +73,7 @@ fn forward_as<C: Float>(logits: &View<'_>, classes: TargetSlices<'_>, stats: &mu
     parallel(count, rows_per_piece(len), |rows| dispatch(Forward { x: &x, classes, stats: &stats, loss: &loss, rows }));
 }
 
-/// Rows that are work enough for a thread.
+/// The number of rows that is enough work for a thread.
 fn rows_per_piece(len: usize) -> usize {
     (GRAIN / 2 / len.max(1)).max(1)
 }
@@ -122,8 +121,8 @@ impl<C: Float> Job for Forward<'_, C> {
     }
 }
 
-/// The cotangent of `logits` `[R, C]` into `out`, from `stats` and the losses' cotangent `g`, of shape `[R, 1]` (it may
-/// repeat with stride 0): the softmax minus the target, times `g`. Without `logits`, `out` holds them.
+/// The gradient of `logits` `[R, C]` into `out`, from `stats` and the cotangent `g` of the losses, of shape `[R, 1]`
+/// (possibly with stride 0): the softmax minus the target, times `g`. Without `logits`, `out` holds them.
 pub(crate) fn backward(
     op: &'static str,
     logits: Option<View<'_>>,
@@ -133,7 +132,7 @@ pub(crate) fn backward(
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     let classes = TargetSlices::new(op, &targets)?;
-    match compute_dtype(out.dtype) {
+    match out.dtype.compute_dtype() {
         DType::F32 => backward_as::<f32>(logits.as_ref(), classes, &stats, &g, out),
         DType::F64 => backward_as::<f64>(logits.as_ref(), classes, &stats, &g, out),
         dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
@@ -212,11 +211,11 @@ impl<C: Float> Job for Backward<'_, C> {
     }
 }
 
-/// `exp(x - top) · scale`, past the caches if the whole of the output is large: the row is written once, and read by
-/// somebody else when others have passed through the caches.
+/// `exp(x - top) · scale`, with non-temporal stores if the whole output is large: the row would be evicted from the
+/// caches before it is read again.
 #[inline(always)]
 fn scaled_exponentials<C: Float, const FMA: bool>(x: &[C], top: C, scale: C, large: bool, out: &mut [C]) {
-    // Tiles begin where lines of the output do.
+    // Tiles start at cache lines of the output.
     let plain = if large { streaming::until_line(out).min(x.len()) } else { out.len() };
     let ((near, far), (near_x, far_x)) = (out.split_at_mut(plain), x.split_at(plain));
     for (out, &x) in zip(&mut near[..], near_x) {

@@ -1,4 +1,4 @@
-//! What the fused kernels share: the numbers they compute in, rows of a matrix, and sums in a fixed order.
+//! Shared parts of the fused kernels: compute types, rows of a matrix, and sums in a fixed order.
 
 use crate::DType;
 use crate::backend::cpu::elementwise::math;
@@ -18,7 +18,8 @@ pub(crate) trait Float:
     const ZERO: Self;
     const LOWEST: Self;
     fn lit(value: f64) -> Self;
-    /// The exponential of what is not above 0, with 0 for what is all but 0. `FMA` is that of [`Job::run`](crate::backend::cpu::runtime::simd::Job).
+    /// The exponential of a number ≤ 0; tiny results are flushed to 0. `FMA` is that of
+    /// [`Job::run`](crate::backend::cpu::runtime::simd::Job).
     fn exp_nonpositive<const FMA: bool>(self) -> Self;
     fn ln(self) -> Self;
     fn sqrt(self) -> Self;
@@ -66,7 +67,7 @@ impl<'a, C: Float> MatrixRows<'a, C> {
         }
     }
 
-    /// A row, where it lies if it can be read there, else in `scratch`.
+    /// A row, in place if it can be read there, else converted to `scratch`.
     #[inline]
     pub fn row<'s>(&'s self, at: usize, scratch: &'s mut Vec<C>) -> &'s [C] {
         debug_assert!(at < self.count);
@@ -93,7 +94,7 @@ pub(crate) struct MatrixRowsMut<'a, C> {
     dtype: DType,
     count: usize,
     len: usize,
-    /// Whether rows bypass the caches: all of them together would not stay there.
+    /// Whether rows bypass the caches, because the whole matrix does not fit there.
     large: bool,
     _borrow: PhantomData<&'a mut C>,
 }
@@ -113,23 +114,23 @@ impl<'a, C: Float> MatrixRowsMut<'a, C> {
         }
     }
 
-    /// The same, with rows that [`done`](Self::done) brings past the caches if all of them together would not stay there.
-    /// Whoever writes them calls [`streaming::fence`] after the last.
+    /// The same, but [`done`](Self::done) writes rows with non-temporal stores if the whole matrix does not fit in the
+    /// caches. The writer must call [`streaming::fence`] after the last row.
     pub fn streaming(view: &'a mut ViewMut<'_>, len: usize) -> MatrixRowsMut<'a, C> {
         let large = view.layout.numel() * size_of::<C>() >= streaming::LARGE;
         MatrixRowsMut { large, ..MatrixRowsMut::new(view, len) }
     }
 
-    /// The place to write a row to: where it lies if it can be written there, else `scratch`, which [`done`](Self::done)
-    /// then brings there. A slice and not a closure that fills it: the compiler gives a closure that it does not inline
-    /// the vectors of the baseline, whatever the loop around it is compiled for.
+    /// The slice to write a row to: the row itself if it can be written in place, else `scratch`, which
+    /// [`done`](Self::done) then copies to the row. It is a slice instead of a callback because the compiler uses
+    /// baseline vectors in a closure that it does not inline, whatever the surrounding loop is compiled for.
     ///
     /// # Safety
     /// No other thread writes the same row, and no other slice of it is alive.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)] // The caller's promise.
     pub unsafe fn row<'s>(&'s self, at: usize, scratch: &'s mut Vec<C>) -> &'s mut [C] {
-        // How many rows without elements there are, the view does not say.
+        // The count is unknown if rows are empty.
         debug_assert!(at < self.count || self.len == 0);
         if at >= self.count || self.len == 0 {
             return &mut [];
@@ -142,7 +143,7 @@ impl<'a, C: Float> MatrixRowsMut<'a, C> {
         unsafe { std::slice::from_raw_parts_mut(self.first.get().cast::<C>().add(at * self.len), self.len) }
     }
 
-    /// As [`row`](Self::row), with what is in the row.
+    /// As [`row`](Self::row), with the present contents of the row.
     ///
     /// # Safety
     /// As for [`row`](Self::row); the row was written before.
@@ -152,7 +153,7 @@ impl<'a, C: Float> MatrixRowsMut<'a, C> {
         // SAFETY: the caller's promise.
         let row = unsafe { self.row(at, scratch) };
         if (self.dtype != C::DTYPE || self.large) && at < self.count {
-            // SAFETY: row `at` of the contiguous view, as above; `row` is as long, and elsewhere.
+            // SAFETY: row `at` of the contiguous view, as above; `row` has the same length and does not overlap it.
             unsafe {
                 let first = self.first.get().add(at * self.len * self.dtype.size());
                 C::load(self.dtype, first, 1, row.as_mut_ptr(), row.len());
@@ -161,7 +162,7 @@ impl<'a, C: Float> MatrixRowsMut<'a, C> {
         row
     }
 
-    /// Brings a row that was written to `scratch` to its place.
+    /// Copies a row that was written to `scratch` to its place.
     ///
     /// # Safety
     /// No other thread writes the same row.
@@ -182,11 +183,11 @@ impl<'a, C: Float> MatrixRowsMut<'a, C> {
     }
 }
 
-/// Accumulators side by side: two of the widest registers, so that one sum need not wait for the last.
+/// Parallel accumulators: two of the widest registers, so that additions need not wait for each other.
 const LANES: usize = 32;
 const BLOCK: usize = 1024;
 
-/// The sum of `f` over the elements of slices of one length: in lanes within blocks, block after block. To be inlined
+/// The sum of `f` over the elements of slices of one length, in lanes within blocks and block by block. To be inlined
 /// into a [`Job`](crate::backend::cpu::runtime::simd::Job).
 #[inline(always)]
 pub(crate) fn sum_by<C: Float, const N: usize>(x: [&[C]; N], f: impl Fn([C; N]) -> C) -> C {
@@ -221,11 +222,11 @@ pub(crate) fn sum_by<C: Float, const N: usize>(x: [&[C]; N], f: impl Fn([C; N]) 
     total
 }
 
-/// The greatest element; NaNs do not count.
+/// The greatest element, ignoring NaN.
 #[inline(always)]
 pub(crate) fn greatest<C: Float>(x: &[C]) -> C {
     let greater = |a: C, b: C| if b > a { b } else { a };
-    // One register, and the rest apart from it: other forms of this loop were taken to pieces by the compiler.
+    // One register and a separate remainder: the compiler does not vectorize other forms of this loop.
     const LANES: usize = 16;
     let mut lanes = [C::LOWEST; LANES];
     let mut chunks = x.chunks_exact(LANES);
@@ -238,16 +239,16 @@ pub(crate) fn greatest<C: Float>(x: &[C]) -> C {
     lanes.into_iter().fold(rest, greater)
 }
 
-/// Elements that are looked at together in [`greatest_and_sum`]: they stay in the first-level cache.
+/// Block size of [`greatest_and_sum`]: a block stays in the first-level cache.
 const NEAR: usize = 1024;
 
-/// The greatest element and `Σ exp(x - greatest)`, in one pass over memory: block by block, with the sum so far brought
-/// to the new greatest element where that grows.
+/// The greatest element and `Σ exp(x - greatest)`, in one pass over memory, block by block. When the greatest element
+/// grows, the sum is rescaled.
 #[inline(always)]
 pub(crate) fn greatest_and_sum<C: Float, const FMA: bool>(x: &[C]) -> (C, C) {
     let mut top = greatest(&x[..NEAR.min(x.len())]);
     if top == C::LOWEST {
-        // Differences to -∞ are no numbers: they may stand in the sum only if that is all there is.
+        // Differences from -∞ are NaN. They may enter the sum only if all elements are -∞.
         top = greatest(x);
     }
     let mut sum = C::ZERO;
@@ -268,15 +269,15 @@ pub(crate) fn greatest_and_sum<C: Float, const FMA: bool>(x: &[C]) -> (C, C) {
     (top, sum)
 }
 
-/// `Σ exp(x - top)` over a block, and the greatest element of the next one, whose memory comes while exponentials are
-/// taken. Both have [`NEAR`] elements.
+/// `Σ exp(x - top)` over a block, and the greatest element of the next one, which is loaded while the exponentials are
+/// computed. Both have [`NEAR`] elements.
 #[inline(always)]
 fn sum_and_look_ahead<C: Float, const FMA: bool>(block: &[C], top: C, next: &[C]) -> (C, C) {
-    // Loads of one part and exponentials of another that the CPU has under way at once.
+    // The size of the parts whose loads and exponentials overlap in the CPU.
     const PART: usize = 128;
     let greater = |a: C, b: C| if b > a { b } else { a };
     let (mut sums, mut tops) = ([C::ZERO; LANES], [C::LOWEST; LANES / 2]);
-    // Two loops for each part: the compiler keeps the lanes of one loop in registers, and not those of both.
+    // Two loops for each part: the compiler keeps the lanes of one loop in registers, but not those of both in one.
     for start in (0..NEAR).step_by(PART) {
         let (block, next) = (&block[start..start + PART], &next[start..start + PART]);
         for next in next.chunks_exact(LANES / 2) {

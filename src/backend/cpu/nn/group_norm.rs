@@ -1,10 +1,9 @@
 //! Normalisation of groups of channels, forward and backward.
 //!
-//! A row is a group: `each` channels one after the other. Rows follow each other example by example, so that row `r` has the
-//! channels of group `r % groups`, where `groups · each` is the length of the weight.
+//! A row is a group of `each` channels. The rows of an example follow each other, so that row `r` has the channels of
+//! group `r % groups`, where `groups · each` is the length of the weight.
 
 use crate::backend::cpu::nn::fused::{Float, MatrixRows, MatrixRowsMut, sum_by};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::streaming;
 use crate::backend::cpu::runtime::threads::{GRAIN, parallel};
@@ -14,7 +13,7 @@ use crate::zip::zip;
 use crate::{DType, Result};
 use std::ops::Range;
 
-/// The channels of all groups have a factor and a shift, or not: slices of one length, a multiple of `each`.
+/// The optional scales and offsets of the channels of all groups: slices of one length, a multiple of `each`.
 #[derive(Clone, Copy)]
 struct Affine<'a, C> {
     weight: Option<&'a [C]>,
@@ -28,7 +27,7 @@ impl<'a, C: Float> Affine<'a, C> {
         Affine { weight, bias, each }
     }
 
-    /// Those of a channel of a row; 1 and 0 where there are none.
+    /// The scale and offset of a channel of a row; by default 1 and 0.
     #[inline(always)]
     fn of(&self, row: usize, channel: usize) -> (C, C) {
         let at = |values: Option<&[C]>, none: f64| match values {
@@ -51,7 +50,7 @@ pub(crate) fn forward(
     stats: &mut ViewMut<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    match compute_dtype(input.dtype) {
+    match input.dtype.compute_dtype() {
         DType::F32 => forward_as(&input, Affine::<f32>::new(each, weight, bias), eps, stats, out),
         DType::F64 => forward_as(&input, Affine::<f64>::new(each, weight, bias), eps, stats, out),
         dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
@@ -94,7 +93,7 @@ impl<C: Float> Job for Forward<'_, C> {
             let x = x.row(at, &mut scratch);
             let len = C::lit(x.len() as f64);
             let mean = sum_by([x], |[x]| x) / len;
-            // The squares of the differences, not the difference of the squares, which cancels where the mean is large.
+            // E[(x - mean)²], not E[x²] - mean², which cancels if the mean is large.
             let variance = sum_by([x], |[x]| (x - mean) * (x - mean)) / len;
             let inverse = C::lit(1.0) / (variance + eps).sqrt();
             // SAFETY: the pieces of different threads have different rows; the statistics are of the compute dtype.
@@ -102,8 +101,8 @@ impl<C: Float> Job for Forward<'_, C> {
                 stats.row(at, &mut unused).copy_from_slice(&[mean, inverse]);
                 out.row(at, &mut result)
             };
-            let places = (x.len() / affine.each).max(1);
-            for (channel, (out, x)) in row.chunks_mut(places).zip(x.chunks(places)).enumerate() {
+            let positions = (x.len() / affine.each).max(1);
+            for (channel, (out, x)) in row.chunks_mut(positions).zip(x.chunks(positions)).enumerate() {
                 let (weight, bias) = affine.of(at, channel);
                 let scale = inverse * weight;
                 for (out, &x) in zip(&mut out[..], x) {
@@ -117,8 +116,8 @@ impl<C: Float> Job for Forward<'_, C> {
     }
 }
 
-/// The cotangents: of `input` `[R, each · S]` into `input_grad`, and for each channel of each row the sums of `g · normalised`
-/// and of `g` into `sums` `[R, each, 2]`, which is of the compute dtype.
+/// The gradients: of `input` `[R, each · S]` into `input_grad`, and for each channel of each row the sums of
+/// `g · normalised` and of `g` into `sums` `[R, each, 2]`, which is of the compute dtype.
 pub(crate) fn backward(
     op: &'static str,
     [input, g, stats]: [View<'_>; 3],
@@ -127,7 +126,7 @@ pub(crate) fn backward(
     input_grad: Option<&mut ViewMut<'_>>,
     sums: &mut ViewMut<'_>,
 ) -> Result<()> {
-    match compute_dtype(input.dtype) {
+    match input.dtype.compute_dtype() {
         DType::F32 => backward_as([&input, &g, &stats], Affine::<f32>::new(each, weight, None), input_grad, sums),
         DType::F64 => backward_as([&input, &g, &stats], Affine::<f64>::new(each, weight, None), input_grad, sums),
         dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
@@ -170,11 +169,12 @@ impl<C: Float> Job for Backward<'_, C> {
         for at in rows {
             let (x, g) = (all_x.row(at, &mut x_scratch), all_g.row(at, &mut g_scratch));
             let &[mean, inverse] = all_stats.row(at, &mut small) else { continue };
-            let (len, places) = (C::lit(x.len() as f64), (x.len() / affine.each).max(1));
+            let (len, positions) = (C::lit(x.len() as f64), (x.len() / affine.each).max(1));
             // SAFETY: the pieces of different threads have different rows; the sums are of the compute dtype.
             let sums = unsafe { sums.row(at, &mut unused) };
             let (mut along_x, mut along_ones) = (C::ZERO, C::ZERO);
-            for (channel, (sums, (x, g))) in sums.chunks_mut(2).zip(x.chunks(places).zip(g.chunks(places))).enumerate()
+            for (channel, (sums, (x, g))) in
+                sums.chunks_mut(2).zip(x.chunks(positions).zip(g.chunks(positions))).enumerate()
             {
                 let (weight, _) = affine.of(at, channel);
                 let for_weight = sum_by([g, x], |[g, x]| g * ((x - mean) * inverse));
@@ -187,7 +187,7 @@ impl<C: Float> Job for Backward<'_, C> {
             (along_x, along_ones) = (along_x / len, along_ones / len);
             // SAFETY: as above.
             let row = unsafe { input_grad.row(at, &mut result) };
-            let parts = row.chunks_mut(places).zip(x.chunks(places).zip(g.chunks(places)));
+            let parts = row.chunks_mut(positions).zip(x.chunks(positions).zip(g.chunks(positions)));
             for (channel, (out, (x, g))) in parts.enumerate() {
                 let (weight, _) = affine.of(at, channel);
                 for ((out, &x), &g) in zip(zip(&mut out[..], x), g) {

@@ -1,7 +1,6 @@
 //! Layer normalisation of rows, forward and backward.
 
 use crate::backend::cpu::nn::fused::{Float, MatrixRows, MatrixRowsMut, sum_by};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::streaming;
 use crate::backend::cpu::runtime::threads::{GRAIN, parallel};
@@ -23,7 +22,7 @@ pub(crate) fn forward(
     stats: &mut ViewMut<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    match compute_dtype(input.dtype) {
+    match input.dtype.compute_dtype() {
         DType::F32 => forward_as::<f32>(&input, weight, bias, eps, stats, out),
         DType::F64 => forward_as::<f64>(&input, weight, bias, eps, stats, out),
         dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
@@ -69,7 +68,7 @@ impl<C: Float> Job for Forward<'_, C> {
             let x = x.row(at, &mut scratch);
             let len = C::lit(x.len() as f64);
             let mean = sum_by([x], |[x]| x) / len;
-            // The squares of the differences, not the difference of the squares, which cancels where the mean is large.
+            // E[(x - mean)²], not E[x²] - mean², which cancels if the mean is large.
             let variance = sum_by([x], |[x]| (x - mean) * (x - mean)) / len;
             let inverse = C::lit(1.0) / (variance + eps).sqrt();
             // SAFETY: the pieces of different threads have different rows; the statistics are of the compute dtype.
@@ -106,13 +105,13 @@ impl<C: Float> Job for Forward<'_, C> {
     }
 }
 
-/// Into how many pieces [`backward`] cuts the rows: the size alone decides.
+/// The number of pieces into which [`backward`] cuts the rows. It depends only on the sizes.
 pub(crate) fn pieces(rows: usize, len: usize) -> usize {
     (rows.saturating_mul(len) / GRAIN).clamp(1, 64).min(rows.max(1))
 }
 
-/// The cotangents: of `input` `[R, D]` into `input_grad`, and for each of the pieces that [`pieces`] asks for the sums
-/// over its rows of `g · normalised` and of `g` into `sums` `[pieces, 2, D]`, which is of the compute dtype.
+/// The gradients: of `input` `[R, D]` into `input_grad`, and for each of the [`pieces`] the sums over its rows of
+/// `g · normalised` and of `g` into `sums` `[pieces, 2, D]`, which is of the compute dtype.
 pub(crate) fn backward(
     op: &'static str,
     input: View<'_>,
@@ -122,7 +121,7 @@ pub(crate) fn backward(
     input_grad: Option<&mut ViewMut<'_>>,
     sums: Option<&mut ViewMut<'_>>,
 ) -> Result<()> {
-    match compute_dtype(input.dtype) {
+    match input.dtype.compute_dtype() {
         DType::F32 => backward_as::<f32>(&input, &g, &stats, weight, input_grad, sums),
         DType::F64 => backward_as::<f64>(&input, &g, &stats, weight, input_grad, sums),
         dtype => bail!(Backend, op, "there is no kernel for {dtype}"),

@@ -1,6 +1,6 @@
-//! Updates of parameters: one pass over all of them, their gradients and the state that belongs to each.
+//! Parameter updates: one pass over all parameters, their gradients and their optimizer state.
 //!
-//! The driver here knows slices, vectors and threads; a [`Rule`] knows one element.
+//! This driver handles slices, vectors and threads; a [`Rule`] updates one element.
 #![forbid(unsafe_code)]
 
 use crate::Element;
@@ -47,9 +47,9 @@ macro_rules! update_dtypes {
 }
 update_dtypes!(f32, f64);
 
-/// One parameter with all that its update needs. The slices have one length.
+/// One parameter with the operands of its update. All slices have the same length.
 pub(crate) struct Update<'a, T> {
-    /// Of the rule.
+    /// The constants of the rule.
     pub numbers: SmallVec<[T; 10]>,
     pub parameter: &'a mut [T],
     pub gradient: &'a [T],
@@ -59,11 +59,11 @@ pub(crate) struct Update<'a, T> {
 /// A rule's loop over the elements of a parameter, or of a piece of one: [`update_elements`].
 pub(crate) type Loop<T> = fn(Update<'_, T>);
 
-/// Elements that one thread takes at a time: few enough for parameters of any size to be shared out evenly.
+/// Elements that a thread takes at a time: few enough to balance the load for parameters of any size.
 const PIECE: usize = GRAIN / 4;
 
-/// Applies a rule to all elements, in place: one fork for all parameters together, since most models have many that are too
-/// small for a fork of their own.
+/// Applies a rule to all elements, in place. All parameters share one parallel region, since most models have many that
+/// are too small for their own.
 pub(crate) fn update<T: UpdateDType>(all: Vec<Update<'_, T>>, elements: Loop<T>) {
     let total: usize = all.iter().map(|one| one.parameter.len()).sum();
     if total <= GRAIN {
@@ -85,7 +85,7 @@ impl<'a, T: Copy> Update<'a, T> {
     }
 }
 
-/// Applies a rule to all elements, in place. There must be as many numbers and tensors of state as the rule has.
+/// Applies a rule to all elements, in place. The numbers and states must match those of the rule.
 pub(crate) fn update_elements<T: UpdateDType, R: Rule<S, M>, const S: usize, const M: usize>(update: Update<'_, T>) {
     let Update { numbers, parameter, gradient, mut state } = update;
     let numbers = each(|k| numbers[k]);
@@ -93,7 +93,7 @@ pub(crate) fn update_elements<T: UpdateDType, R: Rule<S, M>, const S: usize, con
     dispatch(Elements::<'_, T, R, S, M> { numbers, parameter, gradient, state, rule: PhantomData });
 }
 
-/// An [`Update`] by a rule.
+/// An [`Update`] with its rule.
 struct Elements<'a, T, R, const S: usize, const M: usize> {
     numbers: [T; M],
     parameter: &'a mut [T],
@@ -108,7 +108,7 @@ impl<T: UpdateDType, R: Rule<S, M>, const S: usize, const M: usize> Job for Elem
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Elements { numbers, parameter, gradient, state, .. } = self;
-        // Of one length, so that the loop below has no bounds to check.
+        // Equal lengths remove the bounds checks from the loop below.
         let n = parameter.len();
         let (parameter, gradient) = (&mut parameter[..n], &gradient[..n]);
         let state = state.map(|slice| &mut slice[..n]);
@@ -131,7 +131,7 @@ pub(crate) fn power_sum<T: UpdateDType>(x: &[T], p: f64) -> f64 {
         } else if p == 1.0 {
             dispatch(Sum(x, f64::abs))
         } else if p == f64::INFINITY {
-            // NaN is passed on, which `max` would not do.
+            // Propagates NaN, which `max` would not.
             x.iter().fold(0.0, |most: f64, x| if x.wide().abs() <= most { most } else { x.wide().abs() })
         } else {
             x.iter().map(|x| x.wide().abs().powf(p)).sum()
@@ -141,7 +141,7 @@ pub(crate) fn power_sum<T: UpdateDType>(x: &[T], p: f64) -> f64 {
     if p == f64::INFINITY { largest(&parts) } else { parts.iter().sum() }
 }
 
-/// The largest of numbers that are not negative; NaN if one of them is.
+/// The largest of nonnegative numbers; NaN if one of them is NaN.
 pub(crate) fn largest(x: &[f64]) -> f64 {
     x.iter().fold(0.0, |most: f64, &x| if x <= most { most } else { x })
 }

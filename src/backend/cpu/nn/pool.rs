@@ -1,16 +1,15 @@
-//! The largest elements, or the sums, of windows over up to three dimensions.
+//! The maxima and the sums of windows over up to three dimensions.
 
-use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::cpu::runtime::scratch;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::spec::Windows;
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
+use crate::memory::scratch;
 use crate::zip::zip;
 use crate::{DType, Result, interrupt};
 
-/// The windows of one dimension: of each its first element and their number.
+/// The windows of one dimension: the first element and the number of elements of each.
 struct Table {
     of: Vec<(usize, usize)>,
     step: usize,
@@ -25,7 +24,8 @@ fn tables(op: &'static str, windows: &[Windows; 3]) -> Result<[Table; 3]> {
     Ok([table(&windows[0])?, table(&windows[1])?, table(&windows[2])?])
 }
 
-/// The first element of each plane, and the steps inside of it. Planes are the first two of five dimensions.
+/// The first element of each plane, and the strides inside of it. Planes are indexed by the first two of five
+/// dimensions.
 #[derive(Clone, Copy)]
 struct Planes {
     batch: isize,
@@ -52,9 +52,9 @@ impl Planes {
     }
 }
 
-/// A number that can be compared. Of NaN the last is the largest, as in PyTorch.
+/// A number with an order in which NaN is the largest, and the last NaN wins, as in PyTorch.
 trait Comparable: Copy + PartialOrd + Send + Sync {
-    /// Nothing is smaller.
+    /// The smallest value.
     const LOWEST: Self;
 
     #[inline(always)]
@@ -78,11 +78,11 @@ impl Comparable for u64 {
     const LOWEST: u64 = 0;
 }
 
-/// The largest element of each window of `x`, which has five dimensions, into `values`, and its number in its plane into
-/// `indices`, if they are asked for. Both are contiguous, and every window has elements. All are of a compute dtype.
+/// The largest element of each window of `x`, which has five dimensions, into `values`, and its flat index in its plane
+/// into `indices`, if given. Both are contiguous, and no window is empty. `x` and `values` are of a compute dtype.
 ///
 /// # Errors
-/// If there is no memory for a table of windows, or no kernel for the dtype.
+/// If memory for a table of windows runs out, or there is no kernel for the dtype.
 pub(crate) fn max(
     op: &'static str,
     x: View<'_>,
@@ -90,7 +90,7 @@ pub(crate) fn max(
     values: &mut ViewMut<'_>,
     indices: Option<&mut ViewMut<'_>>,
 ) -> Result<()> {
-    debug_assert!(compute_dtype(x.dtype) == x.dtype);
+    debug_assert!(x.dtype.compute_dtype() == x.dtype);
     match x.dtype {
         DType::F32 => max_of::<f32>(op, x, windows, values, indices),
         DType::F64 => max_of::<f64>(op, x, windows, values, indices),
@@ -109,7 +109,7 @@ fn max_of<T: Comparable>(
 ) -> Result<()> {
     let (planes, n) = (Planes::new(&x), values.layout.numel());
     if n == 0 {
-        // Of no planes there may be any number of windows.
+        // Without planes the number of windows is not limited by memory.
         return Ok(());
     }
     let tables = tables(op, windows)?;
@@ -117,20 +117,28 @@ fn max_of<T: Comparable>(
     let from = Ptr::new(x.first().cast::<T>().cast_mut());
     let to = Ptr::new(values.first().cast::<T>());
     let at = indices.map(|indices| Ptr::new(indices.first().cast::<i64>()));
-    // Windows in even steps along rows whose elements lie side by side are compared a row at a time.
+    // Evenly spaced windows along contiguous rows are compared a row at a time.
     let [_, _, along] = windows;
     let size: usize = planes.sizes.iter().product();
     let in_rows = along.den == 1 && planes.strides[2] == 1 && size < i32::MAX as usize;
     scratch::check_room::<i32>(op, along.count)?;
     parallel(n / each, (GRAIN / each).max(1), |range| {
-        let mut places = vec![0_i32; if in_rows { along.count } else { 0 }];
+        let mut positions = vec![0_i32; if in_rows { along.count } else { 0 }];
         for plane in range {
             // SAFETY: planes are positions of the layout (L2); results are contiguous, and each plane is one thread's.
             unsafe {
                 let from = from.get().offset(planes.first(plane)).cast_const();
                 let (to, at) = (to.get().add(plane * each), at.map(|at| at.get().add(plane * each)));
                 if in_rows {
-                    dispatch(MaxRows { from, planes: &planes, tables: &tables, along, to, at, places: &mut places });
+                    dispatch(MaxRows {
+                        from,
+                        planes: &planes,
+                        tables: &tables,
+                        along,
+                        to,
+                        at,
+                        positions: &mut positions,
+                    });
                 } else {
                     dispatch(MaxPlane { from, planes: &planes, tables: &tables, to, at });
                 }
@@ -140,7 +148,7 @@ fn max_of<T: Comparable>(
     Ok(())
 }
 
-/// Each window by itself.
+/// The maxima, window by window.
 struct MaxPlane<'a, T> {
     from: *const T,
     planes: &'a Planes,
@@ -149,7 +157,8 @@ struct MaxPlane<'a, T> {
     at: Option<*mut i64>,
 }
 
-/// Looks up now and then, in a loop that takes so many steps each time: a window may be as large as an expanded tensor.
+/// Checks for an interrupt now and then, in a loop that takes `steps` per iteration: a window may be as large as an
+/// expanded tensor.
 #[inline(always)]
 fn look_up(at: usize, steps: usize) {
     if at & 1023 == 1023 || steps > 1023 {
@@ -171,7 +180,7 @@ impl<T: Comparable> Job for MaxPlane<'_, T> {
                 for &(w0, wn) in &tw.of {
                     // SAFETY: windows have elements, all of them inside the plane; there is room for each result.
                     unsafe {
-                        let mut place = (d0 * height + h0) * width + w0;
+                        let mut position = (d0 * height + h0) * width + w0;
                         let mut best = from.offset(offset(d0, h0, w0)).read();
                         for d in 0..dn {
                             for h in 0..hn {
@@ -183,14 +192,14 @@ impl<T: Comparable> Job for MaxPlane<'_, T> {
                                     let x = row.offset((w * tw.step) as isize * sw).read();
                                     if x.beats(best) {
                                         best = x;
-                                        place = (d * height + h) * width + w0 + w * tw.step;
+                                        position = (d * height + h) * width + w0 + w * tw.step;
                                     }
                                 }
                             }
                         }
                         to.add(o).write(best);
                         if let Some(at) = at {
-                            at.add(o).write(place as i64);
+                            at.add(o).write(position as i64);
                         }
                     }
                     o += 1;
@@ -200,7 +209,7 @@ impl<T: Comparable> Job for MaxPlane<'_, T> {
     }
 }
 
-/// A row of results at a time: the elements with one number in all windows of the row are compared side by side.
+/// The maxima, a row of results at a time: element `k` of all windows of the row is compared in parallel.
 struct MaxRows<'a, T> {
     from: *const T,
     planes: &'a Planes,
@@ -208,7 +217,7 @@ struct MaxRows<'a, T> {
     along: &'a Windows,
     to: *mut T,
     at: Option<*mut i64>,
-    places: &'a mut [i32],
+    positions: &'a mut [i32],
 }
 
 impl<T: Comparable> Job for MaxRows<'_, T> {
@@ -216,10 +225,10 @@ impl<T: Comparable> Job for MaxRows<'_, T> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let MaxRows { from, planes, tables: [td, th, tw], along, to, at, places } = self;
+        let MaxRows { from, planes, tables: [td, th, tw], along, to, at, positions } = self;
         let ([sd, sh, _], [_, height, width]) = (planes.strides, planes.sizes);
         let (count, stride) = (along.count, along.num as usize);
-        // A window may be far larger than the row: only these of its elements are in the row, for one window at least.
+        // A window may be far larger than the row: only these elements are inside the row for at least one window.
         let steps = |distance: i64| (distance.max(0) + along.step - 1) / along.step;
         let kernel = (along.end - along.start - 1) / along.step + 1;
         let used = steps(-along.start - (count as i64 - 1) * along.num)..kernel.min(steps(width as i64 - along.start));
@@ -229,31 +238,31 @@ impl<T: Comparable> Job for MaxRows<'_, T> {
                 // SAFETY: there is room for each result.
                 let best = unsafe { std::slice::from_raw_parts_mut(to.add(o), count) };
                 best.fill(T::LOWEST);
-                for (place, &(w0, _)) in zip(&mut places[..], &tw.of) {
-                    *place = ((d0 * height + h0) * width + w0) as i32;
+                for (position, &(w0, _)) in zip(&mut positions[..], &tw.of) {
+                    *position = ((d0 * height + h0) * width + w0) as i32;
                 }
                 for d in (0..dn).map(|d| d0 + d * td.step) {
                     for h in (0..hn).map(|h| h0 + h * th.step) {
                         for k in used.clone() {
                             look_up(k as usize, count);
                             let offset = along.start + k * along.step;
-                            // The windows that have this element.
+                            // The windows for which this element is inside the row.
                             let first = (-offset).max(0) as usize;
                             let (first, end) = (first.div_ceil(stride), (width as i64 - offset).max(0) as usize);
                             let end = end.div_ceil(stride).min(count);
                             if first >= end {
                                 continue;
                             }
-                            let place = ((d * height + h) * width) as i64 + offset;
+                            let position = ((d * height + h) * width) as i64 + offset;
                             let row = Compared {
                                 // SAFETY: the elements from the first window's on are in the row.
                                 from: unsafe {
                                     let start = (first * stride) as i64 + offset;
                                     from.offset(d as isize * sd + h as isize * sh + start as isize)
                                 },
-                                place: (place + (first * stride) as i64) as i32,
+                                position: (position + (first * stride) as i64) as i32,
                                 best: &mut best[first..end],
-                                places: &mut places[first..end],
+                                positions: &mut positions[first..end],
                             };
                             match stride {
                                 1 => row.compare(1),
@@ -266,8 +275,8 @@ impl<T: Comparable> Job for MaxRows<'_, T> {
                 if let Some(at) = at {
                     // SAFETY: there is room for each result's place.
                     let at = unsafe { std::slice::from_raw_parts_mut(at.add(o), count) };
-                    for (at, &place) in zip(&mut at[..], &*places) {
-                        *at = i64::from(place);
+                    for (at, &position) in zip(&mut at[..], &*positions) {
+                        *at = i64::from(position);
                     }
                 }
                 o += count;
@@ -276,32 +285,32 @@ impl<T: Comparable> Job for MaxRows<'_, T> {
     }
 }
 
-/// Elements of a row, a step apart, and the best so far.
+/// Strided elements of a row, and the largest elements so far.
 struct Compared<'a, T> {
     from: *const T,
-    place: i32,
+    position: i32,
     best: &'a mut [T],
-    places: &'a mut [i32],
+    positions: &'a mut [i32],
 }
 
 impl<T: Comparable> Compared<'_, T> {
-    /// Inlined with a step that is known, so that vectors can be loaded.
+    /// Inlined with a constant stride, so that it is vectorized.
     #[inline(always)]
     fn compare(self, stride: usize) {
         let n = self.best.len();
-        let (best, places) = (&mut self.best[..n], &mut self.places[..n]);
+        let (best, positions) = (&mut self.best[..n], &mut self.positions[..n]);
         for i in 0..n {
             // SAFETY: the row has an element for each of these windows.
             let x = unsafe { self.from.add(i * stride).read() };
             let better = x.beats(best[i]);
             best[i] = if better { x } else { best[i] };
-            places[i] = if better { self.place + (i * stride) as i32 } else { places[i] };
+            positions[i] = if better { self.position + (i * stride) as i32 } else { positions[i] };
         }
     }
 }
 
-/// Puts each element of `g` where its index says in its plane of `out`, of `size` elements, and adds up those that meet. All are
-/// contiguous and of f32 or f64.
+/// Adds each element of `g` at its index into its plane of `out`, which has `size` elements. All are contiguous; `g`
+/// and `out` are f32 or f64.
 ///
 /// # Errors
 /// If there is no kernel for the dtype.
@@ -332,7 +341,7 @@ fn scatter<T: Copy + std::ops::Add<Output = T>>(g: &View<'_>, indices: &View<'_>
     let to = Ptr::new(out.first().cast::<T>());
     parallel(planes, (GRAIN / size).max(1), |range| {
         for plane in range {
-            // SAFETY: all are contiguous, and each plane is one thread's; an index that is none of the plane is left out.
+            // SAFETY: all are contiguous, and each plane is one thread's; an index outside of the plane is ignored.
             unsafe {
                 let to = to.get().add(plane * size);
                 to.write_bytes(0, size);
@@ -352,7 +361,7 @@ fn scatter<T: Copy + std::ops::Add<Output = T>>(g: &View<'_>, indices: &View<'_>
 /// f64.
 ///
 /// # Errors
-/// If there is no memory for a table of windows, or no kernel for the dtype.
+/// If memory for a table of windows runs out, or there is no kernel for the dtype.
 pub(crate) fn sum(
     op: &'static str,
     x: View<'_>,
@@ -380,7 +389,7 @@ where
     let from = Ptr::new(x.first().cast::<T>().cast_mut());
     let to = Ptr::new(out.first().cast::<T>());
     if x.layout.numel() == 0 {
-        // Windows of padding alone. There is no memory to point into.
+        // All windows consist of padding. There is no input memory to point into.
         // SAFETY: results are contiguous, and there are `n`.
         (0..n).for_each(|o| unsafe { to.get().add(o).write(T::default() / divisor) });
         return Ok(());
@@ -423,7 +432,7 @@ where
         let (mut o, mut summed) = (0, None);
         for &(d0, dn) in &td.of {
             for &(h0, hn) in &th.of {
-                // Neighbours may have the same rows.
+                // Neighbouring windows may have the same rows.
                 if summed != Some((d0, dn, h0, hn)) {
                     summed = Some((d0, dn, h0, hn));
                     sums.fill(T::default());

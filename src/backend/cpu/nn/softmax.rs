@@ -1,15 +1,14 @@
-//! Softmax and its logarithm along one dimension, and their derivatives, each in one go.
+//! Softmax and log-softmax along one dimension, and their derivatives, each as a fused kernel.
 //!
-//! A row that lies contiguous in memory is worked on where it is. Where another dimension lies innermost, many rows are
-//! worked on side by side (`columns`), or, where they need to be converted, a block of neighbouring rows is brought into a
-//! buffer, as are rows too short to be vectors; other rows are brought there one by one.
+//! A contiguous row is processed in place. If another dimension is innermost, many rows are processed side by side
+//! (`columns`). A block of neighbouring rows is copied to a buffer if the rows need a conversion or are shorter than a
+//! vector; other rows are copied there one by one.
 
 mod columns;
 
 use crate::backend::cpu::nn::fused::{Float, sum_by};
 use crate::backend::cpu::reduce::fold::{Fold, LANES, Max, Sum, fold_block, fold_run};
 use crate::backend::cpu::reduce::outermost_first;
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::spec::SoftmaxKind;
@@ -19,8 +18,8 @@ use crate::layout::{Layout, Walk};
 use crate::zip::zip;
 use crate::{DType, Result};
 
-/// `out = row(inputs)` for every row along `dim`, or for each element by itself without one. The inputs have the shape
-/// of `out` and other storages.
+/// `out = row(inputs)` for every row along `dim`, or for each element separately without one. The inputs have the shape
+/// of `out` and do not share its storage.
 pub(crate) fn softmax<const N: usize>(
     op: &'static str,
     kind: SoftmaxKind,
@@ -28,7 +27,7 @@ pub(crate) fn softmax<const N: usize>(
     dim: Option<usize>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    match compute_dtype(out.dtype) {
+    match out.dtype.compute_dtype() {
         DType::F32 => softmax_as::<f32, N>(kind, inputs, dim, out),
         DType::F64 => softmax_as::<f64, N>(kind, inputs, dim, out),
         _ => bail!(Backend, op, "there is no kernel for {}", out.dtype),
@@ -40,7 +39,7 @@ pub(crate) fn softmax<const N: usize>(
 struct RawOperand {
     ptr: Ptr<u8>,
     dtype: DType,
-    /// Along the rows.
+    /// The stride along the rows.
     stride: isize,
 }
 
@@ -56,7 +55,7 @@ impl RawOperand {
     }
 }
 
-/// Rows side by side in a buffer.
+/// The number of rows side by side in a buffer.
 const WIDTH: usize = 64;
 
 fn softmax_as<C: Float, const N: usize>(
@@ -90,7 +89,7 @@ where
     }
     let walk = Walk::new(layouts[2].shape(), [&layouts[0], &layouts[1], &layouts[2]]);
     let grain = (GRAIN / length).max(1);
-    // Rows too short to be vectors are worked on side by side as well.
+    // Rows shorter than a vector are processed side by side as well.
     let narrow = length < LANES && walk.inner_len() >= LANES;
     if !narrow && x.iter().chain([&y]).all(|o| o.dtype == C::DTYPE && (o.stride == 1 || length == 1)) {
         rows_in_place::<C, N>(kind, x, y, &walk, length, grain);
@@ -169,7 +168,7 @@ fn rows_in_blocks<C: Float, const N: usize>(
     Sum: Fold<C>,
 {
     let (run, inner) = (walk.inner_len(), walk.inner());
-    // Fewer rows at a time where they are long, so that the buffer stays in the cache.
+    // Fewer rows at a time if they are long, so that the buffer stays in the cache.
     let width = ((1 << 15) / length).clamp(8, WIDTH);
     let blocks = run.div_ceil(width);
     parallel(walk.numel() / run * blocks, (GRAIN / (length * width)).max(1), |range| {
@@ -222,8 +221,8 @@ where
     fn run<const FMA: bool>(self) {
         let RowSet { kind, from, to, steps, rows, length } = self;
         for r in 0..rows as isize {
-            // SAFETY: whoever makes this has `length` elements behind each start of a row. The derivatives have two
-            // inputs; where there is one, it is the second too, which is not looked at.
+            // SAFETY: the constructor guarantees `length` elements from each start of a row. The derivatives have two
+            // inputs; with only one, it is also the second, which is not read.
             let (x, y, to) = unsafe {
                 (
                     std::slice::from_raw_parts(from[0].offset(r * steps[0]), length),
@@ -231,7 +230,7 @@ where
                     std::slice::from_raw_parts_mut(to.offset(r * steps[2]), length),
                 )
             };
-            // By the number of inputs, which is known here, so that each of the loops is compiled once.
+            // By the number of inputs, which is known at compile time, so that each loop is compiled only once.
             let log = matches!(kind, SoftmaxKind::LogSoftmax | SoftmaxKind::LogSoftmaxGrad);
             match N {
                 1 => {
@@ -245,7 +244,7 @@ where
     }
 }
 
-/// Elements whose exponentials are added up while they are in the first-level cache.
+/// Block size of the exponentials and their sum: a block stays in the first-level cache.
 const NEAR: usize = 1024;
 
 #[inline(always)]
@@ -300,7 +299,7 @@ where
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Block { kind, x, y, to, n } = self;
-        // What each row has one of: its maximum, and a sum of terms that stand in the result's place for a while.
+        // Per row: its maximum, and the sum of terms that the result holds temporarily.
         let (mut max, mut sum) = ([Max::START; WIDTH], [C::ZERO; WIDTH]);
         let (max, sum) = (&mut max[..n], &mut sum[..n]);
         match kind {
@@ -346,7 +345,7 @@ where
     }
 }
 
-/// The sums of the columns, in groups of rows so that the error does not grow with the length.
+/// The sums of the columns, in groups of rows, so that the rounding error does not grow with the length.
 #[inline(always)]
 fn sum_columns<C: Float>(x: &[C], sum: &mut [C]) {
     const GROUP: usize = 32;

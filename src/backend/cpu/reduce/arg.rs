@@ -1,19 +1,18 @@
-//! The place of the largest or smallest element along some dimensions.
+//! Indices of the largest or smallest elements along some dimensions.
 
 use crate::backend::cpu::reduce::fold::{Fold, Max, Min};
 use crate::backend::cpu::reduce::{Data, FoldPlan, PIECE, Target, fold_side_by_side, for_tiles, goes_by_columns};
-use crate::backend::cpu::runtime::convert::{Compute, compute_dtype};
-use crate::backend::cpu::runtime::scratch;
+use crate::backend::cpu::runtime::convert::Compute;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::spec::Extreme;
 use crate::backend::{View, ViewMut};
+use crate::memory::scratch;
 use crate::zip::zip;
 use crate::{DType, Result};
 
-/// Writes the extremes over the dimensions `dims` to `values`, if they are asked for, and the numbers they have among
-/// the elements they were chosen from, counted in row-major order, to `indices`. Of several the first is taken, and a
-/// NaN before everything else.
+/// Writes the extremes over the dimensions `dims` to `values`, if it is given, and their row-major indices among the reduced
+/// elements to `indices`. The first of equal extremes is chosen, and a NaN before everything else.
 ///
 /// The outputs are contiguous and have the other dimensions in their order; `indices` is of i64, `values` of the
 /// input's dtype. There is at least one element for each result.
@@ -25,7 +24,7 @@ pub(crate) fn arg(
     indices: &mut ViewMut<'_>,
 ) -> Result<()> {
     debug_assert!(indices.dtype == DType::I64 && values.as_ref().is_none_or(|v| v.dtype == input.dtype));
-    match (which, compute_dtype(input.dtype)) {
+    match (which, input.dtype.compute_dtype()) {
         (Extreme::Max, DType::F32) => arg_by::<f32, Max>(Max, input, dims, values, indices),
         (Extreme::Max, DType::F64) => arg_by::<f64, Max>(Max, input, dims, values, indices),
         (Extreme::Max, DType::U64) => arg_by::<u64, Max>(Max, input, dims, values, indices),
@@ -37,13 +36,13 @@ pub(crate) fn arg(
     }
 }
 
-/// Equal, where all NaN are equal.
+/// Equality, with all NaN equal.
 #[inline(always)]
 fn same<C: Compute>(a: C, b: C) -> bool {
     a == b || (a.partial_cmp(&a).is_none() && b.partial_cmp(&b).is_none())
 }
 
-/// The best element so far and its number.
+/// The best element so far and its index.
 #[derive(Clone, Copy)]
 struct Best<C> {
     value: C,
@@ -51,7 +50,7 @@ struct Best<C> {
 }
 
 impl<C: Compute> Best<C> {
-    /// Whether an element that comes later takes the place of the best.
+    /// Whether a later element replaces the best.
     fn loses_to<F: Fold<C>>(&self, fold: F, value: C) -> bool {
         !same(fold.join(self.value, value), self.value)
     }
@@ -122,16 +121,16 @@ fn arg_by<C: Compute, F: Fold<C>>(
     Ok(())
 }
 
-/// Results worked on side by side.
+/// The number of results that are computed together.
 const WIDTH: usize = 256;
-/// Elements chosen from that are compared with each other before they are with the best: where in the group the best is
-/// is looked for at the end, which is cheaper than to keep its place all the time.
+/// The number of elements that are compared with each other before they are compared with the best. The position within the group
+/// is found at the end, which is cheaper than tracking it.
 const GROUP: usize = 8;
-/// Elements of a result from which on that is so.
+/// The number of elements of a result from which on groups are used.
 const FEW: usize = 4 * GROUP;
 
-/// The same where the results lie closer together than the elements they are chosen from: the rows of elements are gone
-/// through in the order of memory, with the best of each column at hand.
+/// The same where the stride of results is smaller than that of the reduced elements: rows of elements are read in memory order,
+/// with the best of each column.
 fn arg_columns<C: Compute, F: Fold<C>>(
     fold: F,
     plan: &FoldPlan,
@@ -163,7 +162,7 @@ fn arg_columns<C: Compute, F: Fold<C>>(
     let units = results / row * tiles;
     let grain = (GRAIN / (row.min(WIDTH) * length.min(height))).max(1);
     if pieces == 1 {
-        // Many results of few elements: what is kept of each goes from one cache to the outputs.
+        // Many results of few elements: each goes from the cache to the outputs directly.
         parallel(units, grain, |range| {
             let mut best = [Best { value: F::START, index: 0 }; WIDTH];
             for (start, end) in range.map(bounds) {
@@ -178,7 +177,7 @@ fn arg_columns<C: Compute, F: Fold<C>>(
     // (pieces, results), the results in the order of the walk
     let mut partial = scratch::filled("argmax", Best { value: F::START, index: 0 }, pieces.saturating_mul(results))?;
     let parts = Ptr::new(partial.as_mut_ptr());
-    // SAFETY: whoever calls this keeps threads off each other's pieces of columns.
+    // SAFETY: the callers give each thread its own pieces of columns.
     let part = |piece: usize, start: usize, end: usize| unsafe {
         std::slice::from_raw_parts_mut(parts.get().add(piece * results + start), end - start)
     };
@@ -205,7 +204,7 @@ fn arg_columns<C: Compute, F: Fold<C>>(
     Ok(())
 }
 
-/// The best of the elements `rows.0..rows.1` of each of some neighbouring results.
+/// The best of the elements `rows.0..rows.1` of each of several neighbouring results.
 fn best_of_columns<C: Compute, F: Fold<C>>(
     fold: F,
     plan: &FoldPlan,
@@ -217,7 +216,7 @@ fn best_of_columns<C: Compute, F: Fold<C>>(
     let ([across, _], [along], n) = (plan.kept.inner(), plan.reduced.inner(), to.len());
     let mut scratch = [F::START; GROUP * WIDTH];
     let plain = data.dtype == C::DTYPE && across == 1;
-    // Rows that are compared at once, and how many of them the scratch has room for.
+    // The number of rows that are compared at once, limited by the workspace.
     let room = if plain { usize::MAX } else { (scratch.len() / n) / GROUP * GROUP };
     let (mut number, mut first_of_all) = (rows.0, true);
     plan.reduced.runs(rows.0, rows.1, |[at], count| {
@@ -290,17 +289,17 @@ impl<C: Compute, F: Fold<C>, const G: usize> Job for Columns<'_, C, F, G> {
         let Columns { fold, from, step, rows, best, group } = self;
         let n = best.len();
         let group = &mut group[..n];
-        // SAFETY: whoever makes this has `n` elements behind the start of each of the rows.
+        // SAFETY: the creator guarantees `n` elements from the start of each of the rows.
         let row = |r: usize| unsafe { std::slice::from_raw_parts(from.offset(r as isize * step), n) };
         if rows > 0 {
             best.copy_from_slice(row(0));
         }
         for (number, first) in (0..rows).step_by(G).enumerate() {
-            // Of a group that is not whole the last row is looked at more than once.
+            // An incomplete group repeats its last row.
             let together: [&[C]; G] = each(|k| row((first + k).min(rows - 1)));
             for i in 0..n {
                 let joined = fold.join(best[i], join_pairs::<C, F, G>(fold, each(|k| together[k][i])));
-                // Among floats only a NaN is unlike itself, and one that is there already stays.
+                // Only a NaN differs from itself, and a NaN that is already the best is kept.
                 let better = (joined != best[i]) & PartialEq::eq(&best[i], &best[i]);
                 group[i] = if better { number as u32 } else { group[i] };
                 best[i] = joined;
@@ -309,7 +308,7 @@ impl<C: Compute, F: Fold<C>, const G: usize> Job for Columns<'_, C, F, G> {
     }
 }
 
-/// The fold of some elements, a power of two of them, with few joins in a row.
+/// The fold of a power of two of elements, as a tree with short chains of joins.
 #[inline(always)]
 fn join_pairs<C: Copy, F: Fold<C>, const G: usize>(fold: F, mut x: [C; G]) -> C {
     let mut left = G;
@@ -322,8 +321,8 @@ fn join_pairs<C: Copy, F: Fold<C>, const G: usize>(fold: F, mut x: [C; G]) -> C 
     x[0]
 }
 
-/// The best of the elements `start..end` of one result: tile by tile, first the value and then, if it is a new one, its
-/// place.
+/// The best of the elements `start..end` of one result, tile by tile: first the value and then, if it is better, its
+/// position.
 fn best_of<C: Compute, F: Fold<C>>(
     fold: F,
     plan: &FoldPlan,
@@ -369,14 +368,14 @@ mod tests {
                 (index[d], rest) = ((rest % shape[d]) as isize, rest / shape[d]);
             }
             let value = x.at(&index)?.to_f64();
-            let place = |dims: &[usize]| dims.iter().fold(0, |at, &d| at * shape[d] + index[d] as usize);
-            let best = &mut out[place(&kept)];
+            let position = |dims: &[usize]| dims.iter().fold(0, |at, &d| at * shape[d] + index[d] as usize);
+            let best = &mut out[position(&kept)];
             let wins = |(b, _): (f64, i64)| match which {
                 Extreme::Max => value > b || (value.is_nan() && !b.is_nan()),
                 Extreme::Min => value < b || (value.is_nan() && !b.is_nan()),
             };
             if best.is_none_or(wins) {
-                *best = Some((value, place(dims) as i64));
+                *best = Some((value, position(dims) as i64));
             }
         }
         Ok(out.into_iter().flatten().collect())
@@ -436,15 +435,15 @@ mod tests {
             let values = (0..length * n).map(|i| if (i / n) % 1000 == i % n { 2.0_f32 } else { 0.0 }).collect();
             let x = Tensor::from_vec(values, [length, n])?;
             for threads in [1, 2, 5] {
-                let (values, places) = on_threads(threads, || run(Extreme::Max, &x, &[0]))?;
+                let (values, positions) = on_threads(threads, || run(Extreme::Max, &x, &[0]))?;
                 assert!(values.to_vec::<f32>()?.iter().all(|&x| x == 2.0));
                 assert_eq!(
-                    places.to_vec::<i64>()?,
+                    positions.to_vec::<i64>()?,
                     (0..n as i64).collect::<Vec<_>>(),
                     "{n} columns, {threads} threads"
                 );
-                let (_, places) = on_threads(threads, || run(Extreme::Min, &x, &[0]))?;
-                assert!(places.to_vec::<i64>()?.iter().enumerate().all(|(c, &at)| at == i64::from(c == 0)));
+                let (_, positions) = on_threads(threads, || run(Extreme::Min, &x, &[0]))?;
+                assert!(positions.to_vec::<i64>()?.iter().enumerate().all(|(c, &at)| at == i64::from(c == 0)));
             }
         }
         Ok(())

@@ -1,16 +1,16 @@
-//! Reductions where a dimension that stays lies innermost: whole rows are folded into a row of results.
+//! Reductions whose innermost dimension is kept: whole rows are folded into a row of results.
 
 use super::kernels::{APART, GROUP, Kernels};
 use super::{Data, FoldPlan, FoldSource, Target, centers_at};
 use crate::Result;
 use crate::backend::cpu::runtime::convert::Compute;
-use crate::backend::cpu::runtime::scratch;
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::memory::scratch;
 use std::ops::Range;
 
-/// Columns folded side by side.
+/// The number of columns that are folded together.
 pub(super) const WIDTH: usize = 512;
-/// Rows folded one after the other before pieces are joined; more where rows are short.
+/// The number of rows that are folded in sequence before pieces are joined; more for short rows.
 fn height_of_piece(row: usize) -> usize {
     256.max((1 << 14) / row)
 }
@@ -37,7 +37,7 @@ pub(super) fn columns<C: Compute>(
     let [_, out_step] = plan.kept.inner();
     let work = row.min(WIDTH) * height.min(piece_height);
     parallel(results / row * tiles * pieces, (GRAIN / work).max(1), |range| {
-        // Outside of the loop: to fill them all takes longer than to fold a short row.
+        // Outside of the loop: initializing them takes longer than folding a short row.
         let (mut sums, mut centers) = ([blank; WIDTH], [blank; WIDTH]);
         for unit in range {
             let (piece, (start, end)) = (unit % pieces, bounds(unit / pieces));
@@ -100,7 +100,7 @@ pub(super) fn fold_rows<C: Compute>(
     let ([across, _], [along], n) = (plan.kept.inner(), plan.reduced.inner(), sums.len());
     let dense = across == 1 && along == n as isize;
     let mut scratch = [const { std::mem::MaybeUninit::<C>::uninit() }; GROUP * WIDTH];
-    // Rows that the scratch has room for.
+    // The number of rows that the workspace has room for.
     let room = scratch.len() / n;
     plan.reduced.runs(rows.start, rows.end, |[at], rows| {
         if data.dtype == C::DTYPE && across == 1 {
@@ -133,13 +133,13 @@ pub(super) fn fold_rows<C: Compute>(
     });
 }
 
-/// Elements of short rows that are taken as one row.
+/// The number of elements of short rows that are combined to one row.
 pub(super) const WIDE: usize = 64;
 
 /// Folds `rows` rows, `step` apart, into `sums`.
 ///
 /// # Safety
-/// There are `sums.len()` elements behind each start of a row.
+/// There are `sums.len()` elements from each start of a row on.
 pub(super) unsafe fn fold_in<C: Compute>(
     fold: &dyn Kernels<C>,
     from: *const C,
@@ -154,7 +154,7 @@ pub(super) unsafe fn fold_in<C: Compute>(
         // SAFETY: the caller's promise.
         return unsafe { fold.columns(from, step, rows, center, sums) };
     }
-    // Short rows without gaps: several are taken as one row that is long enough for vectors.
+    // Short contiguous rows: several are combined to one row that is long enough for vectors.
     let (mut wide, mut centers) = ([fold.start(); WIDE], [fold.start(); WIDE]);
     let (row, whole) = (together * n, rows / together);
     centers[..row].chunks_exact_mut(n).for_each(|part| part.copy_from_slice(center));

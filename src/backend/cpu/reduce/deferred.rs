@@ -1,5 +1,5 @@
-//! Reductions of a result that is still to be computed: its chain is evaluated as the fold goes, and what is folded does not
-//! leave the cache. Elements are taken in the order in which they would be from memory, so that the bits do not tell.
+//! Reductions of a deferred result: its chain is evaluated during the fold, and the elements stay in the cache. They are folded in
+//! the same order as from memory, so that the bits are the same.
 
 use super::columns::{WIDE, columns, fold_in};
 use super::kernels::{GROUP, Kernels, cascade};
@@ -13,8 +13,8 @@ use crate::{DType, Result};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// As [`reduce`](super::reduce), of elements that may be pending. False, and nothing has happened, if they are
-/// not, or if they are computed in another type, or do not lie so that the result of a chain can be folded as it comes.
+/// As [`reduce`](super::reduce), for elements that may be pending. Returns false without doing anything if they are not
+/// pending, are computed in another type, or have a layout for which the results of a chain cannot be folded in order.
 pub(crate) fn reduce(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<bool> {
     match input.dtype {
         DType::F32 => reduce_as::<f32>(by, input, dims, out),
@@ -56,8 +56,7 @@ where
     })
 }
 
-/// Whether the elements of contiguous results lie in memory one result after the other, or one row of results after the
-/// other.
+/// Whether the elements are contiguous, one result after the other or one row of results after the other.
 fn is_dense(plan: &FoldPlan, by_columns: bool) -> bool {
     let ([across, _], [along]) = (plan.kept.inner(), plan.reduced.inner());
     let (results, length) = (plan.kept.numel(), plan.reduced.numel());
@@ -69,15 +68,15 @@ fn is_dense(plan: &FoldPlan, by_columns: bool) -> bool {
     }
 }
 
-/// Elements as a chain computes them.
+/// Elements that a chain computes.
 struct Pending<'a, C> {
     chain: &'a chain::ChainPlan<'a, C>,
-    /// Elements of a result.
+    /// The number of elements of a result.
     length: usize,
     results: usize,
 }
 
-/// Room for what a long fold takes at a time.
+/// The workspace of a long fold: one block of elements.
 type Window<C> = [MaybeUninit<C>; BLOCK];
 
 impl<C: Compute> FoldSource<C> for Pending<'_, C> {
@@ -132,7 +131,7 @@ impl<C: Compute> FoldSource<C> for Pending<'_, C> {
             let start = row * width + first;
             // SAFETY: the columns and rows are this thread's, and the window has room for `at_once` rows.
             unsafe {
-                // Rows in one go, if there is nothing between them, or one by one.
+                // All rows at once if they are contiguous, or one by one.
                 let from = if n == width {
                     evaluation.run(start, rows * n, window)
                 } else {
@@ -142,7 +141,7 @@ impl<C: Compute> FoldSource<C> for Pending<'_, C> {
                     }
                     from
                 };
-                // Where the result is kept, its rows are as far apart as they will be.
+                // If the result is kept, its rows have their final stride.
                 let step = if from == window.cast_const() { n } else { width };
                 fold_in(fold, from, step as isize, rows, center, sums);
             }
@@ -150,7 +149,7 @@ impl<C: Compute> FoldSource<C> for Pending<'_, C> {
     }
 }
 
-/// The fold of elements that follow each other, as of a run in memory.
+/// The fold of consecutive elements, as of a contiguous run in memory.
 fn fold_long<C: Compute>(
     evaluation: &mut Evaluation<'_, '_, C>,
     fold: &dyn Kernels<C>,

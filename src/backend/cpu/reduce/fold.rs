@@ -1,21 +1,20 @@
-//! The associative operations that reductions fold with, and the order in which they fold.
+//! The associative operations of reductions, and the order in which they fold.
 
 use crate::backend::cpu::elementwise::math;
 use crate::zip::zip;
 
-/// An associative operation on what is taken from elements of a compute dtype.
+/// An associative operation on values of elements of a compute dtype.
 ///
-/// Each result may have a center, such as the mean that deviations are taken from; where there are none, it is
-/// [`START`](Self::START).
+/// Each result may have a center, such as the mean for deviations; without centers it is [`START`](Self::START).
 pub(crate) trait Fold<C>: Copy + Send + Sync {
-    /// What leaves everything that it is joined with as it is.
+    /// The neutral element of the operation.
     const START: C;
-    /// Whether what is taken of an element costs little beside reading it.
+    /// Whether [`take`](Self::take) costs little compared to reading the element.
     const LIGHT: bool = true;
 
     fn join(self, a: C, b: C) -> C;
 
-    /// What is folded of an element.
+    /// The value of an element that is folded.
     #[inline(always)]
     fn take(self, x: C, _own: C) -> C {
         x
@@ -36,14 +35,14 @@ pub(crate) struct Prod;
 pub(crate) struct Max;
 #[derive(Clone, Copy)]
 pub(crate) struct Min;
-/// The greatest integer once these bits are flipped. With none it is the maximum of signed integers, with the sign bit that of
-/// unsigned ones; with the other bits instead it is the minimum. One loop for four.
+/// The greatest integer after these bits are flipped. With no bits it is the maximum of signed integers, with the sign bit that of
+/// unsigned ones; with the complementary bits it is the minimum. So one loop serves all four.
 #[derive(Clone, Copy)]
 pub(crate) struct Greatest {
     pub flip: i64,
 }
-/// The sum of floats, divided by a number: by 1, or for their mean by how many they are. It is divided before it is rounded to
-/// half precision, which it might not fit.
+/// The sum of floats, divided by a number: by 1, or by their number for the mean. It is divided before it is rounded to half
+/// precision, which the sum might not fit into.
 #[derive(Clone, Copy)]
 pub(crate) struct Mean(pub f64);
 
@@ -64,7 +63,7 @@ folds! {
     Prod: f32 from 1.0, |a, b| a * b;
     Prod: f64 from 1.0, |a, b| a * b;
     Prod: i64 from 1, |a, b| a.wrapping_mul(b);
-    // A NaN on either side wins. Both tests are always made: a branch would keep the lanes from becoming vectors.
+    // A NaN on either side wins. Both tests are always evaluated, as a branch would prevent vectorization.
     Max: f32 from f32::NEG_INFINITY, |a, b| if (a > b) | a.is_nan() { a } else { b };
     Max: f64 from f64::NEG_INFINITY, |a, b| if (a > b) | a.is_nan() { a } else { b };
     Max: i64 from i64::MIN, |a, b| a.max(b);
@@ -113,7 +112,7 @@ pub(crate) struct MeanDifference(pub f64);
 /// The sum of the squared distances from the result's center, the mean, divided by a number.
 #[derive(Clone, Copy)]
 pub(crate) struct Deviation(pub f64);
-/// The logarithm of the sum of exponentials; a result's center is the greatest element, or 0 if that is infinite.
+/// The logarithm of the sum of exponentials. A result's center is the greatest element, or 0 if that is infinite.
 #[derive(Clone, Copy)]
 pub(crate) struct LogSumExp;
 
@@ -153,18 +152,18 @@ macro_rules! shifted {
 }
 shifted!(f32, exp_f32, ln_f32; f64, exp_f64, ln_f64);
 
-/// Joins parts in pairs, pairs of pairs and so on, as they come: the rounding error of a sum grows with the logarithm of
-/// their number instead of with the number.
+/// Pairwise summation: joins parts in pairs, pairs of pairs and so on, as they come. The rounding error of a sum grows with the
+/// logarithm of their number instead of the number.
 pub(crate) struct Cascade<C, J> {
     start: C,
     join: J,
-    /// Where bit `k` of the count is set, the fold of 2^k parts.
+    /// The fold of 2^k parts, if bit `k` of the count is set.
     levels: [C; 48],
     count: u64,
 }
 
 impl<C: Copy, J: Fn(C, C) -> C> Cascade<C, J> {
-    /// From what leaves everything that it is joined with as it is.
+    /// An empty cascade; `start` is the neutral element.
     #[inline(always)]
     pub fn new(start: C, join: J) -> Cascade<C, J> {
         Cascade { start, join, levels: [start; 48], count: 0 }
@@ -193,16 +192,16 @@ impl<C: Copy, J: Fn(C, C) -> C> Cascade<C, J> {
     }
 }
 
-/// Accumulators side by side: enough to keep the adders busy, few enough for the registers.
+/// The number of accumulators: enough to hide the latency of additions, few enough for the registers.
 pub(crate) const LANES: usize = 32;
-/// Elements that the lanes fold one after the other.
+/// The number of elements that the lanes fold in sequence.
 pub(crate) const BLOCK: usize = 1024;
 
 /// The fold of a slice: lanes within blocks, blocks in a cascade. To be inlined into a [`Job`](crate::backend::cpu::runtime::simd::Job).
 #[inline(always)]
 pub(crate) fn fold_run<C: Copy, F: Fold<C>>(fold: F, x: &[C], center: C) -> C {
     let (mut all, mut left) = (None, x);
-    // One place where blocks are folded, which is compiled once, and no cascade for a single one.
+    // Blocks are folded in one place, which is compiled once. A single block needs no cascade.
     loop {
         let (block, rest) = left.split_at(left.len().min(BLOCK));
         let part = fold_block(fold, block, center);

@@ -1,5 +1,5 @@
-//! The loops of a fold, as values: they are compiled for each fold and each vector width, and what plans the work and shares it
-//! out once for each compute dtype.
+//! The loops of a fold as trait objects: they are compiled for each fold and each vector width, and the code that plans and splits
+//! the work once for each compute dtype.
 
 use crate::backend::cpu::reduce::fold::{Cascade, Fold, fold_run};
 use crate::backend::cpu::runtime::convert::Compute;
@@ -8,10 +8,10 @@ use crate::zip::zip;
 
 /// A fold over slices.
 pub(super) trait Kernels<C>: Sync {
-    /// What leaves everything that it is joined with as it is.
+    /// The neutral element of the fold.
     fn start(&self) -> C;
 
-    /// Whether what is taken of an element costs little beside reading it.
+    /// Whether the value of an element costs little compared to reading it.
     fn is_light(&self) -> bool;
 
     fn join(&self, a: C, b: C) -> C;
@@ -19,26 +19,26 @@ pub(super) trait Kernels<C>: Sync {
     /// Joins one row with another.
     fn join_rows(&self, into: &mut [C], from: &[C]);
 
-    /// Makes results of the folds of all their elements.
+    /// Computes results from the folds of all their elements.
     fn finish(&self, totals: &mut [C], centers: &[C]);
 
     /// Folds `to.len()` runs of `length` elements, `step` apart; each has its center.
     ///
     /// # Safety
-    /// There are so many elements behind the start of each run.
+    /// There are `length` elements from the start of each run on.
     unsafe fn runs(&self, from: *const C, step: isize, length: usize, center: &[C], to: &mut [C]);
 
     /// Folds `rows` rows, `step` apart and as long as the sums, into the sums.
     ///
     /// # Safety
-    /// There are `sums.len()` elements behind the start of each row.
+    /// There are `sums.len()` elements from the start of each row on.
     unsafe fn columns(&self, from: *const C, step: isize, rows: usize, center: &[C], sums: &mut [C]);
 
-    /// As [`columns`](Self::columns), for few rows whose elements are [`APART`] apart; false, and nothing has happened, where this
-    /// fold has no such loop.
+    /// As [`columns`](Self::columns), for few rows whose elements are [`APART`] apart. Returns false without doing anything if
+    /// this fold has no such loop.
     ///
     /// # Safety
-    /// There are so many elements, so far apart, behind the start of each row.
+    /// There are `sums.len()` elements, [`APART`] apart, from the start of each row on.
     unsafe fn columns_apart(&self, from: *const C, step: isize, rows: usize, center: &[C], sums: &mut [C]) -> bool;
 }
 
@@ -72,7 +72,7 @@ impl<C: Compute, F: Fold<C>> Kernels<C> for F {
     }
 
     unsafe fn columns_apart(&self, from: *const C, step: isize, rows: usize, center: &[C], sums: &mut [C]) -> bool {
-        // For f32 alone: what is known when this is compiled costs no code elsewhere.
+        // Only for f32: the condition is constant, so that other types get no code.
         if F::LIGHT && size_of::<C>() == 4 {
             dispatch(FoldApart { fold: *self, from, step, rows, center, sums });
             return true;
@@ -81,7 +81,7 @@ impl<C: Compute, F: Fold<C>> Kernels<C> for F {
     }
 }
 
-/// Rows that are folded together before they meet the sums.
+/// The number of rows that are folded together before they are joined with the sums.
 pub(super) const GROUP: usize = 8;
 
 /// Joins parts as they come.
@@ -105,7 +105,7 @@ impl<C: Compute, F: Fold<C>> Job for FoldRows<'_, C, F> {
     fn run<const FMA: bool>(self) {
         let FoldRows { fold, from, step, length, center, to } = self;
         for i in 0..to.len().min(center.len()) {
-            // SAFETY: whoever makes this has `length` elements behind every start.
+            // SAFETY: the creator guarantees `length` elements from every start on.
             let run = unsafe { std::slice::from_raw_parts(from.offset(i as isize * step), length) };
             to[i] = fold_run(fold, run, center[i]);
         }
@@ -129,7 +129,7 @@ impl<C: Compute, F: Fold<C>> Job for FoldColumns<'_, C, F> {
         let FoldColumns { fold, from, step, rows, center, sums } = self;
         let n = sums.len();
         let center = &center[..n];
-        // SAFETY: whoever makes this has `n` elements behind the start of each of the rows.
+        // SAFETY: the creator guarantees `n` elements from the start of each of the rows.
         let row = |r: usize| unsafe { std::slice::from_raw_parts(from.offset(r as isize * step), n) };
         let whole = rows - rows % GROUP;
         for r in (0..whole).step_by(GROUP) {
@@ -150,7 +150,7 @@ impl<C: Compute, F: Fold<C>> Job for FoldColumns<'_, C, F> {
     }
 }
 
-/// How far apart the elements of a row may lie to be folded where they are: as those of the commonest pool do.
+/// The stride of elements of a row that can be folded in place: that of the most common pooling.
 pub(super) const APART: usize = 2;
 
 /// As [`FoldColumns`], for few rows whose elements are `APART` apart.
@@ -171,7 +171,7 @@ impl<C: Compute, F: Fold<C>> Job for FoldApart<'_, C, F> {
         let n = sums.len();
         let center = &center[..n];
         for r in 0..rows as isize {
-            // SAFETY: whoever makes this has `n` elements, so far apart, behind the start of each of the rows.
+            // SAFETY: the creator guarantees `n` elements, `APART` apart, from the start of each of the rows.
             let row = unsafe { std::slice::from_raw_parts(from.offset(r * step), (n - 1) * APART + 1) };
             let (last, others) = (n - 1, row.chunks_exact(APART));
             for ((sum, x), &center) in sums.iter_mut().zip(others).zip(center) {

@@ -1,11 +1,11 @@
-//! Folding some dimensions of a strided view into one element each: sums, means, products, maxima and minima, and sums of
-//! the differences of the elements from a center that each result has.
+//! Reductions of dimensions of a strided view: sums, means, products, maxima and minima, and sums of the differences of elements
+//! from the center of their result.
 //!
-//! Two ways through memory: where the dimensions that go away lie innermost, each result is folded by itself from long
-//! runs (`rows`); where a dimension that stays lies innermost, whole rows are folded into a row of results
-//! (`columns`). Both take their elements from a [`FoldSource`]: memory, or a chain that is evaluated as they go (`deferred`).
-//! Work is cut into pieces whose bounds depend on the shape alone, and the results of the pieces are joined
-//! in a fixed order, so that the number of threads cannot be seen in the bits.
+//! There are two access patterns. If the reduced dimensions are innermost, each result is folded separately from long runs
+//! (`rows`). If a kept dimension is innermost, whole rows are folded into a row of results (`columns`). Both read their elements
+//! from a [`FoldSource`]: memory, or a chain that is evaluated meanwhile (`deferred`). Work is cut into pieces whose bounds depend
+//! only on the shape, and the results of the pieces are joined in a fixed order, so that the bits do not depend on the number of
+//! threads.
 
 pub(crate) mod arg;
 mod columns;
@@ -18,13 +18,13 @@ use crate::backend::cpu::reduce::fold::{
     Deviation, Fold, Greatest, LogSumExp, Max, Mean, MeanDifference, Min, Prod, Sum,
 };
 use crate::backend::cpu::reduce::kernels::{Kernels, cascade};
-use crate::backend::cpu::runtime::convert::{Compute, compute_dtype};
-use crate::backend::cpu::runtime::scratch;
+use crate::backend::cpu::runtime::convert::Compute;
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::spec::{CenteredReduce, Reduce};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
+use crate::memory::scratch;
 use crate::order::sort_few_by_key;
 use crate::zip::zip;
 use crate::{DType, Result};
@@ -34,8 +34,8 @@ use std::ops::Range;
 
 pub(crate) use deferred::reduce as reduce_deferred;
 
-/// Folds the dimensions `dims` of `input`. `out` is contiguous and has the other dimensions in their order, between
-/// which sizes of 1 make no difference; it is not `input`'s storage. Sums and products of nothing are 0 and 1.
+/// Folds the dimensions `dims` of `input`. `out` is contiguous and has the other dimensions in their order, possibly with
+/// dimensions of size 1 between them; it does not share the storage of `input`. Empty sums and products are 0 and 1.
 pub(crate) fn reduce(
     op: &'static str,
     by: Reduce,
@@ -43,7 +43,7 @@ pub(crate) fn reduce(
     dims: &[usize],
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    match compute_dtype(input.dtype) {
+    match input.dtype.compute_dtype() {
         DType::F32 => reduce_floats::<f32>(by, input, dims, out),
         DType::F64 => reduce_floats::<f64>(by, input, dims, out),
         _ if by == Reduce::Mean => bail!(Backend, op, "there is no kernel for the mean of {}", input.dtype),
@@ -97,14 +97,15 @@ pub(crate) fn reduce_centered(
     center: View<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    if center.dtype != compute_dtype(input.dtype) || center.layout.numel() != out.layout.numel() {
+    if center.dtype != input.dtype.compute_dtype() || center.layout.numel() != out.layout.numel() {
         bail!(
             Backend,
             op,
-            "{} {} do not belong to {} results",
+            "expected {} centers of {}, got {} of {}",
+            out.layout.numel(),
+            input.dtype.compute_dtype(),
             center.layout.numel(),
-            center.dtype,
-            out.layout.numel()
+            center.dtype
         );
     }
     match (by, center.dtype) {
@@ -147,15 +148,15 @@ fn reduce_by<C: Compute>(
     }
 }
 
-/// Where the elements come from. `from` is the position of a result in the kept walk, `center` are the results' centers.
+/// The source of elements. `from` is the position of a result in the kept walk, `center` are the results' centers.
 trait FoldSource<C>: Sync {
-    /// Folds results side by side in the kept walk, of which `first` is the first one's number, each by itself.
+    /// Folds neighbouring results of the kept walk separately; `first` is the number of the first one.
     fn rows(&self, fold: &dyn Kernels<C>, first: usize, from: isize, center: &[C], to: &mut [C]);
 
     /// Folds some of the elements of result number `result`.
     fn piece(&self, fold: &dyn Kernels<C>, result: usize, from: isize, elements: Range<usize>, center: C) -> C;
 
-    /// Folds some of the elements of results side by side into `sums`; `first` is the first one's number.
+    /// Folds some of the elements of neighbouring results into `sums`; `first` is the number of the first one.
     fn columns(
         &self,
         fold: &dyn Kernels<C>,
@@ -177,12 +178,12 @@ impl<C: Compute> FoldSource<C> for Memory<'_> {
     fn rows(&self, fold: &dyn Kernels<C>, _: usize, from: isize, center: &[C], to: &mut [C]) {
         let &Memory { plan, data } = self;
         let ([across, _], length) = (plan.kept.inner(), plan.reduced.numel());
-        // Results whose elements are one run in memory need no walk for each.
+        // Results whose elements are one contiguous run need no walk.
         if data.dtype == C::DTYPE && plan.reduced.inner() == [1] && plan.reduced.inner_len() == length {
             let mut first = plan.offset;
             plan.reduced.runs(0, 1, |[at], _| first = at);
             // SAFETY: the walks' positions are those of elements (L2), which are of type C; from the first on, `length`
-            // of them lie side by side.
+            // of them are contiguous.
             return unsafe { fold.runs(data.at(from, first).cast::<C>(), across, length, center, to) };
         }
         for (i, (result, &center)) in zip(&mut to[..], center).enumerate() {
@@ -207,32 +208,32 @@ impl<C: Compute> FoldSource<C> for Memory<'_> {
     }
 }
 
-/// Whether to fold results side by side: where they lie closer together than what is folded into each, and where that is
-/// so short that every result by itself would be mostly overhead. Of `plain` elements that lie side by side, which need
-/// no conversion and of which little is computed, a result is folded by itself in any case.
+/// Whether to fold neighbouring results together: if their stride is smaller than that of the reduced elements, or if these are so
+/// few that folding each result separately would be mostly overhead. Results of contiguous `plain` elements, which need no
+/// conversion and little computation, are always folded separately.
 pub(super) fn goes_by_columns(plan: &FoldPlan, plain: bool) -> bool {
     let ([across, _], [along]) = (plan.kept.inner(), plan.reduced.inner());
     let (row, length) = (plan.kept.inner_len(), plan.reduced.numel());
     let short = length < 64 && !(plain && along == 1 && plan.reduced.inner_len() == length);
     let closer = along != 0 && across.unsigned_abs() < along.unsigned_abs();
-    // Rows that follow each other without gaps are read many at a time, however short they are.
+    // Contiguous rows are read many at a time, however short they are.
     let dense = across == 1 && along == row as isize;
     across != 0 && ((row >= 16 && (closer || short)) || (row >= 2 && dense))
 }
 
-/// The walk over the results, with their sources and their places, and the walk over what is folded into each.
+/// The walk over the results, with their sources and targets, and the walk over the reduced elements of each.
 pub(super) struct FoldPlan {
     pub kept: Walk<2>,
     pub reduced: Walk<1>,
-    /// Positions of both walks contain the layout's offset; this one is taken away from their sum.
+    /// The layout's offset, which the positions of both walks contain: it is subtracted from their sum.
     pub offset: isize,
 }
 
 impl FoldPlan {
-    /// The layout has elements. The results come in the order of memory, and with `any_order` so does what is folded into
-    /// each, in the longest runs there are; else it comes in row-major order.
+    /// The layout has elements. The results are in memory order. With `any_order` the reduced elements are in memory order, too, in
+    /// runs as long as possible; otherwise in row-major order.
     pub fn new(layout: &Layout, dims: &[usize], any_order: bool) -> FoldPlan {
-        // Sizes with strides. Small reductions are mostly this plan, so no layouts are made on the way.
+        // Sizes with strides. This plan dominates small reductions, so that it creates no layouts.
         let (mut kept, mut reduced) = (SmallVec::<[_; 5]>::new(), SmallVec::<[_; 5]>::new());
         let (offset, mut first, mut across) = (layout.offset() as isize, layout.offset() as isize, 1);
         for dim in (0..layout.rank()).rev() {
@@ -257,7 +258,7 @@ impl FoldPlan {
     }
 }
 
-/// Sorts dimensions by falling stride; repeated ones, which take no new memory, come first.
+/// The key that sorts dimensions by descending stride; those with stride 0 come first.
 fn by_reach(stride: isize) -> Reverse<usize> {
     Reverse(match stride.unsigned_abs() {
         0 => usize::MAX,
@@ -318,11 +319,11 @@ impl Target {
     }
 }
 
-/// Elements gathered or converted at a time: small enough for the first-level cache.
+/// The number of elements that are gathered or converted at a time: small enough for the L1 cache.
 pub(super) const TILE: usize = 1024;
-/// Elements of one result that are folded without interruption.
+/// The number of elements of one result that are folded in one piece.
 pub(super) const PIECE: usize = 1 << 16;
-/// Results that are written together.
+/// The number of results that are written together.
 pub(super) const BATCH: usize = 128;
 
 /// Folds each result from its own run or runs.
@@ -345,20 +346,20 @@ fn rows<C: Compute>(
         plan.kept.runs(range.start, range.end, |[from, at], len| {
             for done in (0..len).step_by(BATCH) {
                 let n = BATCH.min(len - done);
-                let (start, place) = (from + done as isize * across, at + done as isize * out_step);
-                centers_at(center, place, out_step, &mut centers[..n]);
+                let (start, position) = (from + done as isize * across, at + done as isize * out_step);
+                centers_at(center, position, out_step, &mut centers[..n]);
                 source.rows(fold, result, start, &centers[..n], &mut batch[..n]);
                 result += n;
                 fold.finish(&mut batch[..n], &centers[..n]);
                 // SAFETY: positions of the output from its walk; threads have disjoint ranges of them.
-                unsafe { to.write(batch.as_ptr(), place, out_step, n) };
+                unsafe { to.write(batch.as_ptr(), position, out_step, n) };
             }
         });
     });
     Ok(())
 }
 
-/// The centers of the results from position `at` on, `step` apart; without any `to` stays as it is.
+/// Reads the centers of the results from position `at` on, `step` apart. Without centers, `to` is unchanged.
 #[inline]
 pub(super) fn centers_at<C: Copy>(center: Option<&[C]>, at: isize, step: isize, to: &mut [C]) {
     let Some(center) = center else { return };
@@ -370,7 +371,7 @@ pub(super) fn centers_at<C: Copy>(center: Option<&[C]>, at: isize, step: isize, 
     }
 }
 
-/// The same for few results of many elements: threads share a result, piece by piece.
+/// The same for few results of many elements: threads share a result, in pieces.
 fn rows_in_pieces<C: Compute>(
     fold: &dyn Kernels<C>,
     plan: &FoldPlan,
@@ -430,7 +431,7 @@ fn fold_piece<C: Compute>(
     let [along] = plan.reduced.inner();
     if data.dtype == C::DTYPE && along == 1 && plan.reduced.inner_len() >= 64 {
         plan.reduced.runs(start, end, |[at], len| {
-            // SAFETY: `len` elements of type C lie side by side from the run's position on (L2).
+            // SAFETY: `len` contiguous elements of type C start at the run's position (L2).
             all.push(unsafe { fold_side_by_side(fold, data.at(from, at).cast::<C>(), len, center) });
         });
         return all.total();
@@ -442,8 +443,8 @@ fn fold_piece<C: Compute>(
     all.total()
 }
 
-/// Calls `f` with the elements `start..end` of one result, in tiles that are converted and gathered where they have to
-/// be, and with the number of the tile's first element.
+/// Calls `f` with the elements `start..end` of one result, in tiles that are converted and gathered if necessary, and with the
+/// index of the tile's first element.
 pub(super) fn for_tiles<C: Compute>(
     plan: &FoldPlan,
     data: Data,
@@ -456,7 +457,7 @@ pub(super) fn for_tiles<C: Compute>(
     let (mut filled, mut first) = (0, start);
     if data.dtype == C::DTYPE && along == 1 && plan.reduced.inner_len() >= 64 {
         return plan.reduced.runs(start, end, |[at], len| {
-            // SAFETY: `len` elements of type C lie side by side from the run's position on (L2).
+            // SAFETY: `len` contiguous elements of type C start at the run's position (L2).
             let run = unsafe { std::slice::from_raw_parts(data.at(from, at).cast::<C>(), len) };
             for tile in run.chunks(TILE) {
                 f(tile, first);
@@ -488,10 +489,10 @@ pub(super) fn for_tiles<C: Compute>(
     }
 }
 
-/// The fold of `len` elements side by side.
+/// The fold of `len` contiguous elements.
 ///
 /// # Safety
-/// There are so many behind `from`.
+/// There are `len` elements from `from` on.
 #[inline]
 unsafe fn fold_side_by_side<C: Compute>(fold: &dyn Kernels<C>, from: *const C, len: usize, center: C) -> C {
     let mut to = [fold.start()];

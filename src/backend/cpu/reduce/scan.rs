@@ -1,4 +1,4 @@
-//! Running folds along a dimension.
+//! Cumulative folds along a dimension.
 
 use crate::backend::cpu::runtime::convert::{load, store};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
@@ -11,7 +11,7 @@ use crate::{DType, Result};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// Elements at a time: small enough for the first-level cache.
+/// The number of elements at a time: small enough for the L1 cache.
 const TILE: usize = 512;
 
 /// `out[.., k, ..]` is the fold of `x[.., 0, ..]` to `x[.., k, ..]` along `dim` or, backwards, of all from `k` on. Both have
@@ -38,7 +38,7 @@ pub(crate) fn scan(
 }
 
 /// The linear recurrence `out[k] = factor[k] * out[k - 1] + term[k]` along `dim`, from 0 on or, backwards, from the other end. All
-/// have one shape and are of floats; `out` is contiguous.
+/// have the same shape and are floating point; `out` is contiguous.
 pub(crate) fn recurrence(
     op: &'static str,
     factor: View<'_>,
@@ -53,7 +53,7 @@ pub(crate) fn recurrence(
     Along { op, compute: DType::F64, dim, backwards }.run::<f64, MultiplyAdd>([factor, term], out)
 }
 
-/// Sums of floats are kept in f64, whose rounding does not show in the others.
+/// The compute dtype. Sums of floats are computed in f64, whose rounding does not show in the results of other dtypes.
 fn compute(dtype: DType) -> DType {
     match dtype {
         dtype if dtype.is_float() => DType::F64,
@@ -62,15 +62,15 @@ fn compute(dtype: DType) -> DType {
     }
 }
 
-/// What is folded, over numbers of one type.
+/// A cumulative operation on numbers of one type.
 trait Running<C> {
-    /// Of how many inputs; a second one that does not count is not read.
+    /// The number of inputs. With one, the second input is not read.
     const INPUTS: usize;
     const START: C;
     fn next(state: C, x: C, y: C) -> C;
 
-    /// All states of a whole tile in place of its elements, from the state before it; the last one. Where it makes no
-    /// difference to do so, in stretches that the CPU goes through side by side.
+    /// Replaces the elements of a whole tile by its states, from the state before it, and returns the last one. It processes
+    /// several stretches at once. Operations whose results would depend on that return `None`, and change nothing.
     ///
     /// # Safety
     /// The tile has [`TILE`] elements.
@@ -86,7 +86,7 @@ struct Multiply;
 struct AddExp;
 struct MultiplyAdd;
 
-/// Stretches of a tile that are summed side by side: one addition has to wait for the one before it, and takes several cycles.
+/// The number of stretches of a tile that are summed in parallel, to hide the latency of additions.
 const STRETCHES: usize = 4;
 
 macro_rules! running {
@@ -105,7 +105,7 @@ macro_rules! running {
                     let mut sums = [$start; STRETCHES];
                     for i in 0..LENGTH {
                         for (stretch, sum) in sums.iter_mut().enumerate() {
-                            // SAFETY: the caller's promise: the place lies in the tile.
+                            // SAFETY: the caller's promise: the element is in the tile.
                             let at = unsafe { &mut *tile.add(stretch * LENGTH + i) };
                             *sum = plus(*sum, *at);
                             *at = *sum;
@@ -138,11 +138,11 @@ running! {
 /// `log(e^a + e^b)`, also where a power is not finite.
 fn log_add_exp(a: f64, b: f64) -> f64 {
     let (low, high) = if a < b { (a, b) } else { (b, a) };
-    // Equal infinities have no difference.
+    // The difference of equal infinities is NaN.
     if low == high && high.is_infinite() { high } else { high + (low - high).exp().ln_1p() }
 }
 
-/// Where a scan goes along.
+/// The dimension and direction of a scan.
 struct Along {
     op: &'static str,
     compute: DType,
@@ -150,19 +150,19 @@ struct Along {
     backwards: bool,
 }
 
-/// The sides of a scan, without their borrows: two inputs and the output.
+/// The lanes of a scan, without borrows: of two inputs and the output.
 struct Lanes {
     compute: DType,
     sides: [Side; 3],
     len: usize,
-    /// Over the first elements of all lanes.
+    /// The walk over the first elements of all lanes.
     walk: Walk<3>,
 }
 
 struct Side {
     ptr: Ptr<u8>,
     dtype: DType,
-    /// From one element of a lane to the next.
+    /// The stride of the elements of a lane.
     step: isize,
 }
 
@@ -174,12 +174,13 @@ impl Along {
     ) -> Result<()> {
         let (op, dim) = (self.op, self.dim);
         if x.layout.shape() != out.layout.shape() || y.layout.shape() != out.layout.shape() {
-            bail!(Backend, op, "there is no room for {:?} running folds", x.layout.shape());
+            let (a, b, to) = (x.layout.shape(), y.layout.shape(), out.layout.shape());
+            bail!(Backend, op, "inputs must have shape {to:?}, got {a:?} and {b:?}");
         }
         if out.layout.numel() == 0 {
             return Ok(());
         }
-        // Backwards is forwards over the dimension reversed.
+        // A backward scan is a forward scan over the flipped dimension.
         let directed = |layout: &Layout| if self.backwards { layout.flip(op, &[dim]) } else { Ok(layout.clone()) };
         let layouts = [directed(x.layout)?, directed(y.layout)?, directed(out.layout)?];
         let first = |layout: &Layout| layout.select(op, dim as isize, 0);
@@ -197,7 +198,7 @@ impl Along {
             walk: Walk::new(firsts[0].shape(), [&firsts[0], &firsts[1], &firsts[2]]),
         };
         let single = lanes.steps()[2].abs() == 1;
-        // Lanes side by side share cache lines.
+        // Neighbouring lanes share cache lines.
         let fewest = if single { 1 } else { (lanes.walk.numel() / 16).clamp(64, TILE) };
         parallel(lanes.walk.numel(), (GRAIN / lanes.len).max(fewest), |range| {
             if single { lanes.one_by_one::<C, R>(range) } else { lanes.side_by_side::<C, R>(range) }
@@ -211,7 +212,7 @@ impl Lanes {
         std::array::from_fn(|k| self.sides[k].step)
     }
 
-    /// Brings elements of an input into the compute dtype.
+    /// Converts elements of an input to the compute dtype.
     ///
     /// # Safety
     /// The positions from `at` on, `step` apart, are `n` of the input's, and `tile` has room for them.
@@ -229,7 +230,7 @@ impl Lanes {
         unsafe { store(self.compute, *dtype, tile.cast(), ptr.get().offset(at * dtype.size() as isize), step, n) };
     }
 
-    /// Each lane by itself, a tile at a time.
+    /// Processes each lane separately, a tile at a time.
     fn one_by_one<C: Copy, R: Running<C>>(&self, range: Range<usize>) {
         let across = self.walk.inner();
         let steps = self.steps();
@@ -242,14 +243,14 @@ impl Lanes {
                 for start in (0..self.len).step_by(TILE) {
                     let n = TILE.min(self.len - start);
                     let at = |k: usize| from[k] + lane * across[k] + start as isize * steps[k];
-                    // SAFETY: `n` elements of the lane from `start` on (L2); lanes of other threads are others. The tiles were
-                    // written by the loads.
+                    // SAFETY: `n` elements of the lane from `start` on (L2); other threads have other lanes. The tiles were written
+                    // by the loads.
                     unsafe {
                         self.load(0, at(0), steps[0], x, n);
                         if R::INPUTS > 1 {
                             self.load(1, at(1), steps[1], y, n);
                         }
-                        // Sums of f64 could overflow in one order and not in the other.
+                        // Sums of f64 could overflow in one order but not in the other.
                         let whole = n == TILE && self.sides[0].dtype != DType::F64;
                         match if whole { R::whole_tile(state, x) } else { None } {
                             Some(last) => state = last,
@@ -268,7 +269,7 @@ impl Lanes {
         });
     }
 
-    /// Neighbouring lanes together, element by element.
+    /// Processes neighbouring lanes together, element by element.
     fn side_by_side<C: Copy, R: Running<C>>(&self, range: Range<usize>) {
         let across = self.walk.inner();
         let steps = self.steps();
@@ -281,8 +282,8 @@ impl Lanes {
                 let mut states = [R::START; TILE];
                 for element in 0..self.len as isize {
                     let at = |k: usize| from[k] + start as isize * across[k] + element * steps[k];
-                    // SAFETY: one element each of `n` lanes (L2); lanes of other threads are others. The tiles were written by
-                    // the loads.
+                    // SAFETY: one element each of `n` lanes (L2); other threads have other lanes. The tiles were written by the
+                    // loads.
                     unsafe {
                         self.load(0, at(0), across[0], x, n);
                         if R::INPUTS > 1 {
@@ -300,8 +301,8 @@ impl Lanes {
     }
 }
 
-/// `indices[.., k, ..]` is where the extreme of `x[.., 0, ..]` to `x[.., k, ..]` is along `dim`: the last of several, and a NaN
-/// before everything else. Both have one shape; `indices` is contiguous and `i64`.
+/// `indices[.., k, ..]` is the index along `dim` of the extreme of `x[.., 0, ..]` to `x[.., k, ..]`: the last of equal ones, and a
+/// NaN before everything else. Both have the same shape; `indices` is contiguous and `i64`.
 pub(crate) fn running_arg(
     op: &'static str,
     which: Extreme,
@@ -310,7 +311,8 @@ pub(crate) fn running_arg(
     indices: &mut ViewMut<'_>,
 ) -> Result<()> {
     if x.layout.shape() != indices.layout.shape() || indices.dtype != DType::I64 {
-        bail!(Backend, op, "there is no room for {:?} indices", x.layout.shape());
+        let (from, to) = (x.layout.shape(), indices.layout.shape());
+        bail!(Backend, op, "indices must be i64 of shape {from:?}, got {} of shape {to:?}", indices.dtype);
     }
     if x.layout.numel() == 0 {
         return Ok(());
@@ -325,7 +327,7 @@ fn running_arg_as<T: SortKey>(
     dim: usize,
     indices: &mut ViewMut<'_>,
 ) -> Result<()> {
-    /// Lanes that are looked at together where they lie side by side.
+    /// The number of neighbouring lanes that are processed together.
     const LANES: usize = 64;
     let len = x.layout.shape()[dim];
     let first = |layout: &Layout| layout.select(op, dim as isize, 0);
@@ -335,7 +337,7 @@ fn running_arg_as<T: SortKey>(
     let [across, out_across] = walk.inner();
     let together = if step.abs() <= across.abs() { 1 } else { LANES };
     let (x, indices) = (Ptr::new(x.ptr().cast_mut().cast::<T>()), Ptr::new(indices.ptr().cast::<i64>()));
-    // The order in which the one looked for comes last.
+    // The order in which the extreme comes last.
     let flip = if which == Extreme::Max { T::FIRST } else { T::LAST };
     let key = |x: T| if x.is_nan() { T::LAST } else { x.key() ^ flip };
     parallel(walk.numel(), (GRAIN / len).max(1), |range| {
@@ -346,7 +348,7 @@ fn running_arg_as<T: SortKey>(
                 for k in 0..len as isize {
                     for (i, (most, at)) in best[..n].iter_mut().enumerate() {
                         let lane = (start + i) as isize;
-                        // SAFETY: element `k` of a lane of either (L2), of this type; lanes of other threads are others.
+                        // SAFETY: element `k` of a lane of either (L2), of this type; other threads have other lanes.
                         unsafe {
                             let own = key(x.get().offset(from + lane * across + k * step).read());
                             if own >= *most {

@@ -1,4 +1,4 @@
-//! The kernels against folding index by index, and against themselves on other numbers of threads.
+//! Compares the kernels with folds index by index, and with themselves on other numbers of threads.
 
 use super::*;
 use crate::Shape;
@@ -30,22 +30,22 @@ fn reference(by: Reduce, x: &Tensor, dims: &[usize]) -> Result<Vec<f64>> {
             (index[d], rest) = ((rest % shape[d]) as isize, rest / shape[d]);
         }
         let value = x.at(&index)?.to_f64();
-        let place = &mut out[kept.iter().fold(0, |at, &d| at * shape[d] + index[d] as usize)];
-        *place = match by {
-            Reduce::Sum | Reduce::Mean => *place + value,
-            Reduce::Prod => *place * value,
+        let position = &mut out[kept.iter().fold(0, |at, &d| at * shape[d] + index[d] as usize)];
+        *position = match by {
+            Reduce::Sum | Reduce::Mean => *position + value,
+            Reduce::Prod => *position * value,
             Reduce::Max => {
-                if value > *place || value.is_nan() {
+                if value > *position || value.is_nan() {
                     value
                 } else {
-                    *place
+                    *position
                 }
             }
             Reduce::Min => {
-                if value < *place || value.is_nan() {
+                if value < *position || value.is_nan() {
                     value
                 } else {
-                    *place
+                    *position
                 }
             }
         };
@@ -64,7 +64,7 @@ fn run(by: Reduce, x: &Tensor, dims: &[usize], dtype: DType) -> Result<Tensor> {
     Ok(out)
 }
 
-/// The tensor, and views of it that lie in memory in every way there is.
+/// The tensor, and equal tensors with all kinds of memory layouts.
 pub(in crate::backend::cpu) fn arrangements(x: &Tensor) -> Result<Vec<(&'static str, Tensor)>> {
     let (layout, rank) = (x.layout(), x.rank());
     let mut all = vec![("plain", x.clone())];
@@ -72,7 +72,7 @@ pub(in crate::backend::cpu) fn arrangements(x: &Tensor) -> Result<Vec<(&'static 
     all.push(("transposed", x.with_layout(layout.permute("t", &reversed)?)));
     all.push(("flipped", x.with_layout(layout.flip("t", &(0..rank).collect::<Vec<_>>())?)));
     if rank > 0 {
-        let stepped = layout.slice("t", -1, &crate::Slice::from(..).step(2))?;
+        let stepped = layout.slice("t", -1, &crate::layout::Slice::from(..).step(2))?;
         all.push(("stepped", x.with_layout(stepped.clone())));
         all.push(("stepped and transposed", x.with_layout(stepped.permute("t", &reversed)?)));
         all.push(("sliced", x.with_layout(layout.slice("t", 0, &(1..).into())?)));
@@ -165,7 +165,7 @@ fn every_result_is_folded_with_its_own_number() -> Result<()> {
         for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 2e-5), (DType::BF16, 1e-2)] {
             for (name, x) in arrangements(&x.to_dtype(dtype)?)? {
                 for dims in subsets(x.rank()) {
-                    let center = run(Reduce::Max, &x, &dims, compute_dtype(dtype))?;
+                    let center = run(Reduce::Max, &x, &dims, dtype.compute_dtype())?;
                     for by in [CenteredReduce::Deviation(7.0), CenteredReduce::LogSumExp] {
                         let got = run_centered(by, &x, &dims, &center)?.to_dtype(DType::F64)?.to_vec::<f64>()?;
                         for (i, (&got, want)) in got.iter().zip(centered_reference(by, &x, &dims, &center)?).enumerate()
@@ -179,13 +179,16 @@ fn every_result_is_folded_with_its_own_number() -> Result<()> {
         }
     }
     let (x, center) = (Tensor::zeros([2, 3])?, Tensor::zeros([3])?);
-    assert!(run_centered(CenteredReduce::LogSumExp, &x, &[1], &center).is_err_and(|e| e.to_string().contains("3 f32")));
+    assert!(
+        run_centered(CenteredReduce::LogSumExp, &x, &[1], &center)
+            .is_err_and(|e| e.to_string().contains("got 3 of f32"))
+    );
     Ok(())
 }
 
 #[cotangent_macros::unit_test]
 fn long_sums_are_accurate_and_nan_wins() -> Result<()> {
-    // One after the other in f32 this sum would stop growing at 2^24 sixteenths.
+    // A sequential sum in f32 would stop growing at 2^24 sixteenths.
     let n = (1 << 22) + 77;
     let x = Tensor::full_with([n], 0.1, DType::F32)?;
     let (sum, want) = (run(Reduce::Sum, &x, &[0], DType::F32)?.item::<f32>()?, n as f64 * f64::from(0.1_f32));
@@ -207,9 +210,9 @@ fn long_sums_are_accurate_and_nan_wins() -> Result<()> {
     Ok(())
 }
 
-/// Runs `f` on so many threads.
+/// Runs `f` on `threads` threads.
 pub(in crate::backend::cpu) fn on_threads<T: Send>(threads: usize, f: impl FnOnce() -> T + Send) -> T {
-    crate::with_num_threads(threads, f).unwrap_or_else(|error| unreachable!("no threads: {error}"))
+    crate::backend::with_num_threads(threads, f).unwrap_or_else(|error| unreachable!("no threads: {error}"))
 }
 
 #[cotangent_macros::unit_test]
@@ -242,8 +245,8 @@ fn bits_do_not_depend_on_the_number_of_threads() -> Result<()> {
     Ok(())
 }
 
-/// Whether the result of a chain can be folded as it comes: the dimensions that go away are the first or the last ones,
-/// but for those of size 1, and there are elements to fold.
+/// Whether the result of a chain can be folded in order: the reduced dimensions are the first or the last ones, except for those
+/// of size 1, and there are elements to fold.
 fn folds_as_it_comes(shape: &[usize], dims: &[usize]) -> bool {
     let gone: Vec<bool> = (0..shape.len()).filter(|&d| shape[d] != 1).map(|d| dims.contains(&d)).collect();
     gone.contains(&true) && gone.windows(2).filter(|pair| pair[0] != pair[1]).count() <= 1
@@ -271,7 +274,7 @@ fn what_is_pending_is_folded_to_the_same_bits() -> Result<()> {
             let x = Generator::seed(3).randn_with(shape, dtype)?;
             for (dims, threads) in subsets(shape.len()).flat_map(|dims| [(dims.clone(), 1), (dims, 3)]) {
                 for by in [Reduce::Sum, Reduce::Mean, Reduce::Prod, Reduce::Max, Reduce::Min] {
-                    crate::with_num_threads(threads, || compare_pending(by, &x, &dims))??;
+                    crate::backend::with_num_threads(threads, || compare_pending(by, &x, &dims))??;
                 }
             }
         }
@@ -301,7 +304,7 @@ fn what_is_computed_in_another_type_is_not_folded_as_it_comes() -> Result<()> {
     Ok(())
 }
 
-/// Folds a result that is pending, one that is also written meanwhile, and one that lies in memory.
+/// Folds a pending result, one that is also written meanwhile, and one in memory.
 fn compare_pending(by: Reduce, x: &Tensor, dims: &[usize]) -> Result<()> {
     let chain = || x.mul(1.5)?.add(0.25)?.mul(x);
     let what = format!("{by:?} of {:?} over {dims:?} in {}", x.shape(), x.dtype());

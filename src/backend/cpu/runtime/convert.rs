@@ -1,7 +1,7 @@
-//! Compute dtypes, and the way from every dtype into one and back.
+//! Compute dtypes, and conversion from every dtype to one and back.
 //!
-//! Elementwise kernels exist for four types only: f32, f64, i64 and u64. Elements of the other dtypes are brought into
-//! one of them tile by tile: half precision into f32, the smaller integers and bools into i64.
+//! Elementwise kernels exist only for f32, f64, i64 and u64. Elements of other dtypes are converted to one of them tile by tile:
+//! half precision to f32, smaller integers and bools to i64.
 
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::dtype::{float_to_u64, with_dtype};
@@ -15,17 +15,6 @@ impl Compute for f32 {}
 impl Compute for f64 {}
 impl Compute for i64 {}
 impl Compute for u64 {}
-
-/// The dtype that elements of `dtype` are computed in.
-pub(crate) const fn compute_dtype(dtype: DType) -> DType {
-    match dtype {
-        DType::F64 => DType::F64,
-        DType::F32 | DType::F16 | DType::BF16 => DType::F32,
-        DType::U64 => DType::U64,
-        complex @ (DType::C64 | DType::C128) => complex,
-        _ => DType::I64,
-    }
-}
 
 /// Conversion of one element, with the meaning of Rust's `as`.
 pub(crate) trait Convert<To> {
@@ -61,7 +50,7 @@ macro_rules! convert_by {
         }
     )+};
 }
-// A float goes to a small integer by way of i64, so that all integer dtypes wrap alike.
+// A float is converted to a small integer through i64, so that all integer dtypes wrap around in the same way.
 convert_by! {
     f32 => u64, |x| float_to_u64(x.into()); f64 => u64, |x| float_to_u64(x);
     f32 => i32, |x| x as i64 as i32; f32 => i16, |x| x as i64 as i16; f32 => i8, |x| x as i64 as i8;
@@ -79,7 +68,7 @@ convert_by! {
     bool => i64, |x| i64::from(x); bool => u64, |x| u64::from(x);
 }
 
-/// Compute dtypes can be made from, and made into, every element type.
+/// Conversion of a compute dtype from and to every element type.
 pub(crate) trait Loads {
     /// # Safety
     /// `from` points at `n` elements of `dtype`, `stride` elements apart; `to` is valid for `n` writes.
@@ -105,7 +94,7 @@ macro_rules! loads {
 }
 loads!(f32, f64, i64, u64);
 
-/// Brings `n` elements of `dtype` into a compute dtype.
+/// Converts `n` elements of `dtype` to a compute dtype.
 ///
 /// # Safety
 /// `from` points at `n` elements of `dtype`, `stride` elements apart; `to` is valid for `n` writes of `compute`.
@@ -121,7 +110,7 @@ pub(crate) unsafe fn load(compute: DType, dtype: DType, from: *const u8, stride:
     }
 }
 
-/// The way back from [`load`].
+/// The inverse of [`load`].
 ///
 /// # Safety
 /// `from` is valid for `n` reads of `compute`; `to` points at `n` elements of `dtype`, `stride` elements apart.
@@ -137,7 +126,7 @@ pub(crate) unsafe fn store(compute: DType, dtype: DType, from: *const u8, to: *m
     }
 }
 
-/// Brings `n` elements from one type into another.
+/// Converts `n` elements from one type to another.
 ///
 /// # Safety
 /// `from` and `to` point at `n` elements, `from_stride` and `to_stride` apart.
@@ -151,7 +140,7 @@ unsafe fn convert<A: Convert<B> + Copy, B: Copy>(
     if from_stride == 1 && to_stride == 1 {
         return dispatch(Run { from, to, n });
     }
-    // Only neighbours are vectorised: one version of this is enough.
+    // Only contiguous elements are vectorised; one version of this loop is enough.
     // SAFETY: the caller's promise.
     unsafe {
         if from_stride == 0 && n > 0 {
@@ -167,7 +156,7 @@ unsafe fn convert<A: Convert<B> + Copy, B: Copy>(
     }
 }
 
-/// The conversion of neighbours; made only by [`convert`], whose contract is what its accesses rest on.
+/// The conversion of contiguous elements; created only by [`convert`], whose contract makes its accesses valid.
 struct Run<A, B> {
     from: *const A,
     to: *mut B,

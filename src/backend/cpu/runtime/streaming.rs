@@ -1,11 +1,11 @@
-//! Ways past the caches, where the CPU has them: elsewhere they are a plain copy and nothing.
+//! Prefetches and non-temporal stores on x86-64. On other CPUs these do nothing and are plain copies.
 
 use crate::Element;
 
-/// Bytes of an output from which on it is not expected to stay in a cache until it is read.
+/// The size in bytes from which an output is not expected to stay in a cache until it is read.
 pub(crate) const LARGE: usize = if cfg!(debug_assertions) { 1 << 12 } else { 1 << 23 };
 
-/// Asks for the memory of `len` elements that will soon be read. Nothing is read, so any address will do.
+/// Prefetches the memory of `len` elements. Nothing is accessed, so any address is valid.
 #[inline(always)]
 pub(crate) fn prefetch<T>(first: *const T, len: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -18,17 +18,17 @@ pub(crate) fn prefetch<T>(first: *const T, len: usize) {
     let _ = (first, len);
 }
 
-/// Elements up to the first that begins a line of the caches.
+/// The number of elements before the first that begins a cache line.
 pub(crate) fn until_line<T>(of: &[T]) -> usize {
     of.as_ptr().align_offset(LINE)
 }
 
-/// Bytes of a line of the caches.
+/// The size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// Copies elements without reading their old place into the caches first, nor leaving the new ones there. For each line
-/// that is written, one of each of `ahead` is asked for: what is read soon comes while what was computed leaves. Whoever
-/// copies so calls [`fence`] before another thread may read. The slices have one length.
+/// Copies elements with non-temporal stores, which bypass the caches. For each cache line written, one line of each of `ahead` is
+/// prefetched, so that reads overlap with writes. The caller must call [`fence`] before another thread may read. The slices must
+/// have the same length.
 pub(crate) fn copy<T: Element>(from: &[T], to: &mut [T], ahead: &[*const T]) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -39,7 +39,7 @@ pub(crate) fn copy<T: Element>(from: &[T], to: &mut [T], ahead: &[*const T]) {
         let count = (len - head) / per;
         let tail = head + count * per;
         to[..head].copy_from_slice(&from[..head]);
-        // SAFETY: so many whole lines lie between `head` and `tail`, inside both slices; from `head` on `to` is aligned.
+        // SAFETY: there are `count` whole lines between `head` and `tail`, inside both slices; from `head` on `to` is aligned.
         unsafe { lines::copy(count, from[head..].as_ptr().cast(), to[head..].as_mut_ptr().cast(), ahead) };
         to[tail..].copy_from_slice(&from[tail..]);
     }
@@ -50,7 +50,7 @@ pub(crate) fn copy<T: Element>(from: &[T], to: &mut [T], ahead: &[*const T]) {
     }
 }
 
-/// Whole lines of the caches.
+/// Copies of whole cache lines.
 #[cfg(target_arch = "x86_64")]
 mod lines {
     use super::LINE;
@@ -59,10 +59,10 @@ mod lines {
     };
 
     /// # Safety
-    /// Both places have so many lines, which do not overlap; `to` is aligned to lines.
+    /// `from` and `to` have `count` lines, which do not overlap; `to` is aligned to lines.
     #[inline]
     pub unsafe fn copy<T>(count: usize, from: *const u8, to: *mut u8, ahead: &[*const T]) {
-        // SAFETY: the caller's promise; the CPU has what it was asked for. SSE2 is part of x86-64.
+        // SAFETY: the caller's promise; AVX-512 was detected. SSE2 is part of x86-64.
         unsafe {
             if std::arch::is_x86_feature_detected!("avx512f") {
                 return wide(count, from, to, ahead);
@@ -86,7 +86,7 @@ mod lines {
     }
 
     /// # Safety
-    /// As [`copy`], which `line` does for one line.
+    /// As [`copy`], with `line` as the copy of one line.
     #[inline(always)]
     unsafe fn each<T>(
         count: usize,
@@ -105,7 +105,7 @@ mod lines {
     }
 }
 
-/// Makes what [`copy`] has written by this thread visible before anything written later.
+/// Orders the stores of [`copy`] by this thread before all later stores.
 #[inline(always)]
 pub(crate) fn fence() {
     #[cfg(target_arch = "x86_64")]

@@ -1,9 +1,8 @@
 //! The thread pool of the process, which takes one job at a time.
 //!
-//! Workers spin for a short while before they sleep, since in training the next large operation is microseconds away, and
-//! waking a thread takes longer than many operations do. When two threads of the program ask at once, or a job asks from
-//! within, one of them is refused and does its work alone. So a program with threads of its own has no more than one pool of
-//! workers beside them.
+//! Workers spin briefly before they sleep, since in training the next large operation is microseconds away, and waking a thread
+//! takes longer than many operations. If two threads submit a job at the same time, or a job submits another, one of them is
+//! refused and runs on its thread alone. So there is only one pool of workers, however many threads the program has.
 
 use crate::backend::cpu::runtime::threads::ThreadCountGuard;
 use crate::interrupt::{self, Helping};
@@ -13,34 +12,34 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// How long a worker looks for work before it sleeps.
+/// How long a worker spins before it sleeps.
 const SPIN_TIME: Duration = Duration::from_micros(150);
 
-/// `OPEN` in [`ThreadPool::state`]: workers may join the job. The bits below it count those who have.
+/// The bit `OPEN` of [`ThreadPool::state`]: workers may join the job. The bits below it count those that have joined.
 const OPEN: usize = 1 << 16;
-/// The count of jobs so far, in the bits above `OPEN`.
+/// The unit of the job number, in the bits above `OPEN`.
 const JOB: usize = 1 << 17;
 
 pub(super) struct ThreadPool {
-    /// The number of the job, whether it may be joined, and how many workers are at it. One word, so that a worker
-    /// joins the job it has seen or none.
+    /// The number of the job, whether it may be joined, and how many workers have joined. One word, so that a worker joins the job
+    /// it has seen or none.
     state: AtomicUsize,
-    /// Held by whoever has given the pool its job.
+    /// Held by the thread that submitted the current job.
     busy: Mutex<()>,
     job: Mutex<Option<PoolJob>>,
     next: AtomicUsize,
     sleep: Mutex<usize>,
     wake: Condvar,
-    /// Sleepers, readable without the lock.
+    /// The number of sleeping workers, readable without the lock.
     sleepers: AtomicUsize,
     workers: Mutex<usize>,
-    /// Whether the caller does not want the rest of the job.
+    /// Whether the caller has abandoned the job.
     stopped: AtomicBool,
-    /// What a worker's piece has panicked with, for the caller.
+    /// The payload of a panic in a worker's piece, for the caller.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// A job's pieces. The reference is the caller's, who does not return before every worker has left the job.
+/// A job. The reference is borrowed from the caller, which does not return before every worker has left the job.
 #[derive(Clone, Copy)]
 struct PoolJob {
     piece: &'static (dyn Fn(usize) + Sync),
@@ -63,32 +62,31 @@ pub(super) static POOL: ThreadPool = ThreadPool {
     panic: Mutex::new(None),
 };
 
-/// No code of ours panics while it holds one of these locks; if it did, the data would still be whole.
+/// Poisoning is ignored: no code here panics while it holds one of these locks, and the data would still be valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ThreadPool {
-    /// Calls `piece` for all of `0..pieces`, with the help of up to `helpers` workers. False, and nothing has been done,
-    /// if the pool is busy.
+    /// Calls `piece` for all of `0..pieces`, with up to `helpers` workers. Returns false without any effect if the pool is busy.
     pub(super) fn run(&'static self, pieces: usize, helpers: usize, piece: &(dyn Fn(usize) + Sync)) -> bool {
         let _busy = match self.busy.try_lock() {
             Ok(busy) => busy,
-            // A piece has panicked; the job was ended in order all the same.
+            // A piece has panicked, but the job was ended properly.
             Err(TryLockError::Poisoned(busy)) => busy.into_inner(),
             Err(TryLockError::WouldBlock) => return false,
         };
         self.grow(helpers);
-        // SAFETY: only the lifetime changes. The reference is used by workers who have joined the job, and `Done` waits
-        // until all of them have left, also when `piece` panics here, before this function returns or unwinds.
+        // SAFETY: only the lifetime changes. The reference is used by workers that have joined the job, and `Done` waits until all
+        // of them have left, also if `piece` panics here, before this function returns or unwinds.
         let piece = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(piece) };
         let job = PoolJob { piece, pieces, helpers, watched: interrupt::is_watched() };
         *lock(&self.job) = Some(job);
-        // Of a job whose caller's own piece panicked, too.
+        // It may be left from a job in which the caller's piece panicked, too.
         *lock(&self.panic) = None;
         self.next.store(0, Ordering::Relaxed);
         self.stopped.store(false, Ordering::Relaxed);
-        // Publishes the job: workers read it after they have seen this.
+        // Publishes the job: workers read it after they have seen the new state.
         self.state.fetch_add(JOB + OPEN, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             drop(lock(&self.sleep));
@@ -107,7 +105,7 @@ impl ThreadPool {
     }
 
     fn work(&self, job: &PoolJob) {
-        // An operation within a piece that knew of other threads would be cut up for them in vain.
+        // Operations inside of a piece must not try to use the pool.
         let _alone = ThreadCountGuard::set(1);
         loop {
             let at = self.next.fetch_add(1, Ordering::Relaxed);
@@ -119,7 +117,7 @@ impl ThreadPool {
         }
     }
 
-    /// Waits for the pieces of others, where the caller may be interrupted meanwhile.
+    /// Waits for the workers, if the caller may be interrupted meanwhile.
     fn watch(&self, job: &PoolJob) {
         let mut looks = 0_u32;
         while job.watched && !self.state.load(Ordering::Acquire).is_multiple_of(OPEN) {
@@ -132,7 +130,7 @@ impl ThreadPool {
         }
     }
 
-    /// Starts workers until there are `helpers`. A thread that cannot be started is done without.
+    /// Starts workers until there are `helpers`. If a thread cannot be started, there are fewer.
     fn grow(&'static self, helpers: usize) {
         let mut workers = lock(&self.workers);
         while *workers < helpers {
@@ -144,7 +142,7 @@ impl ThreadPool {
         }
     }
 
-    /// The life of a worker.
+    /// The main loop of a worker.
     fn worker(&'static self) {
         let mut seen = 0;
         loop {
@@ -167,7 +165,7 @@ impl ThreadPool {
         }
     }
 
-    /// Returns the state once it tells of a job other than number `seen`.
+    /// Waits for a job other than number `seen`, and returns the state.
     fn await_job(&self, seen: usize) -> usize {
         let news = |state: usize| state / JOB != seen;
         let start = Instant::now();
@@ -184,8 +182,8 @@ impl ThreadPool {
         *count += 1;
         self.sleepers.store(*count, Ordering::SeqCst);
         let state = loop {
-            // Looked at after the sleepers' count is written, as the caller looks at the count after it has written the
-            // state: one of the two sees the other.
+            // Read after the count of sleepers is written, while the caller reads the count after it has written the state: at
+            // least one of the two sees the other.
             let state = self.state.load(Ordering::SeqCst);
             if news(state) {
                 break state;
@@ -212,7 +210,7 @@ impl ThreadPool {
 /// Closes a job, and waits until all workers that have joined it have left.
 struct Done {
     pool: &'static ThreadPool,
-    /// Whether all pieces were done. If not, the caller has unwound, and nobody wants the others.
+    /// Whether all pieces were done. If not, the caller is unwinding, and the other pieces are abandoned.
     whole: bool,
 }
 
@@ -227,7 +225,7 @@ impl Drop for Done {
         let mut looks = 0_u32;
         while !state.load(Ordering::Acquire).is_multiple_of(OPEN) {
             looks += 1;
-            // A worker that has lost its CPU will need ours.
+            // A worker that was preempted may need this CPU.
             if looks.is_multiple_of(1 << 12) { std::thread::yield_now() } else { std::hint::spin_loop() }
         }
     }

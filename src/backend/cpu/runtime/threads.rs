@@ -1,5 +1,5 @@
-//! Splitting work over threads. Pieces have fixed bounds that depend on the amount of work alone, so that results do
-//! not depend on the number of threads.
+//! Splitting work over threads. The bounds of pieces depend only on the amount of work, so results do not depend on the number of
+//! threads.
 
 use crate::Result;
 use crate::backend::cpu::runtime::thread_pool::POOL;
@@ -10,22 +10,22 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Elements to work on below which a fork and join is not repaid. Small in debug builds, so that tests cut work into pieces, too.
+/// The number of elements below which fork and join do not pay off. Small in debug builds, so that tests split work, too.
 pub(crate) const GRAIN: usize = if cfg!(debug_assertions) { 1 << 12 } else { 1 << 15 };
 
-/// What [`set_num_threads`] has set; 0 before it is known.
+/// The value of [`set_num_threads`]; 0 before it is known.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// What [`with_num_threads`] has set on this thread; 0 for nothing.
+    /// The value of [`with_num_threads`] on this thread; 0 if there is none.
     static LOCAL_COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How many threads an operation may use: what [`with_num_threads`] or [`set_num_threads`] said, or the environment
-/// variable `COTANGENT_NUM_THREADS`, or the number of CPUs.
+/// The number of threads that an operation may use, set by [`with_num_threads`] or [`set_num_threads`]. The default is the
+/// environment variable `COTANGENT_NUM_THREADS`, or else the number of CPUs.
 ///
 /// ```
-/// assert!(cotangent::num_threads() > 0);
+/// assert!(cotangent::settings::num_threads() > 0);
 /// ```
 #[doc(alias = "get_num_threads")]
 #[inline]
@@ -42,19 +42,19 @@ fn by_default() -> usize {
     let said = std::env::var("COTANGENT_NUM_THREADS").ok().and_then(|text| text.trim().parse().ok());
     let count = said.filter(|&count| count > 0 && count <= MOST);
     let count = count.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from).min(MOST));
-    // Whoever was first to set it keeps what it has set.
+    // If another thread has set it meanwhile, that value is kept.
     let _ = COUNT.compare_exchange(0, count, Ordering::Relaxed, Ordering::Relaxed);
     COUNT.load(Ordering::Relaxed)
 }
 
-/// The most threads that can be asked for.
+/// The maximum number of threads.
 const MOST: usize = 1024;
 
-/// Sets how many threads an operation may use, on all threads of the program. Results do not depend on it.
+/// Sets the number of threads that an operation may use, for the whole program. Results do not depend on it.
 ///
 /// ```
-/// cotangent::set_num_threads(2)?;
-/// assert_eq!(cotangent::num_threads(), 2);
+/// cotangent::settings::set_num_threads(2)?;
+/// assert_eq!(cotangent::settings::num_threads(), 2);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
@@ -69,7 +69,7 @@ pub fn set_num_threads(count: usize) -> Result<()> {
 /// Runs `f` with operations that use up to `count` threads. Results do not depend on it.
 ///
 /// ```
-/// use cotangent::{Tensor, with_num_threads};
+/// use cotangent::{Tensor, settings::with_num_threads};
 /// let x = with_num_threads(1, || Tensor::ones([1000])?.sum(..))??;
 /// assert_eq!(x.item::<f32>()?, 1000.0);
 /// # Ok::<(), cotangent::Error>(())
@@ -85,13 +85,13 @@ pub fn with_num_threads<R>(count: usize, f: impl FnOnce() -> R) -> Result<R> {
 
 fn check(op: &'static str, count: usize) -> Result<()> {
     if count == 0 || count > MOST {
-        bail!(Value, op, "{count} threads: at least 1 and at most {MOST} are possible");
+        bail!(Value, op, "count must be from 1 to {MOST}, got {count}");
     }
     Ok(())
 }
 
-/// Work that is cut into pieces. A trait of our own and not `dyn Fn`, whose table also has functions that take the closure by
-/// value: copies of each kernel, which nobody calls.
+/// Work that is split into pieces. A custom trait and not `dyn Fn`, whose vtable also has functions that take the closure by value:
+/// unused copies of each kernel.
 trait Pieces: Sync {
     fn run(&self, range: Range<usize>);
 }
@@ -109,7 +109,7 @@ pub(crate) fn parallel(n: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) 
     share_out(n, grain, &f);
 }
 
-/// Compiled once, and with one call of the work: a kernel that one thread does would be compiled a second time.
+/// Compiled once, with dynamic dispatch, so that kernels are not compiled once for each way of splitting.
 #[inline(never)]
 fn share_out(n: usize, grain: usize, work: &dyn Pieces) {
     interrupt::poll();
@@ -117,7 +117,7 @@ fn share_out(n: usize, grain: usize, work: &dyn Pieces) {
         return;
     }
     if n > grain && interrupt::is_watched() {
-        // So long that a look at the clock is nothing, and short enough.
+        // Long enough to make the check of the clock negligible, and short enough to respond.
         let some = grain.saturating_mul(16);
         (0..n).step_by(some).for_each(|start| {
             interrupt::poll();
@@ -126,15 +126,15 @@ fn share_out(n: usize, grain: usize, work: &dyn Pieces) {
         return;
     }
     if cfg!(debug_assertions) && n > grain && num_threads() > 1 {
-        // The pool is busy. That no result depends on the bounds of pieces or on their order is tested all the same.
+        // The pool is busy. Tests still check that results do not depend on the bounds or the order of pieces.
         (0..n).step_by(grain).rev().for_each(|start| work.run(start..n.min(start + grain)));
     } else if n > 0 {
-        // One thread may take all pieces at once: they must not depend on where they are cut.
+        // One thread may take all pieces at once: results must not depend on where they are split.
         work.run(0..n);
     }
 }
 
-/// False if there is nobody to help.
+/// Runs the pieces on the thread pool. Returns false if no workers are available.
 #[inline(never)]
 fn fork(n: usize, grain: usize, work: &dyn Pieces) -> bool {
     let pieces = n.div_ceil(grain);
@@ -142,7 +142,7 @@ fn fork(n: usize, grain: usize, work: &dyn Pieces) -> bool {
     helpers > 0 && POOL.run(pieces, helpers, &|at| work.run(at * grain..n.min((at + 1) * grain)))
 }
 
-/// How many threads operations on this thread may use, until it is dropped; then as many as before.
+/// Sets the number of threads for operations of this thread until it is dropped.
 pub(super) struct ThreadCountGuard(usize);
 
 impl ThreadCountGuard {
@@ -157,12 +157,12 @@ impl Drop for ThreadCountGuard {
     }
 }
 
-/// As [`parallel`], for pieces that can fail: one of the errors, if there are any. The other pieces are done all the same.
+/// As [`parallel`], for pieces that can fail. Returns one of the errors, if any. The other pieces are still run.
 pub(crate) fn try_parallel(n: usize, grain: usize, f: impl Fn(Range<usize>) -> Result<()> + Sync) -> Result<()> {
     try_share_out(n, grain, &f)
 }
 
-/// As [`Pieces`], of work that can fail.
+/// As [`Pieces`], for work that can fail.
 trait TryPieces: Sync {
     fn run(&self, range: Range<usize>) -> Result<()>;
 }
@@ -192,7 +192,7 @@ pub(crate) fn parallel_map<T: Send, R: Send>(items: Vec<T>, f: impl Fn(T) -> R +
         items.into_iter().map(|item| (Mutex::new(Some(item)), Mutex::new(None))).collect();
     parallel(slots.len(), 1, |range| {
         for (item, result) in &slots[range] {
-            // Nobody else takes the item, and no lock is held while `f` runs: neither can be poisoned.
+            // Only this piece takes the item, and no lock is held while `f` runs, so neither is poisoned.
             let item = item.lock().unwrap_or_else(PoisonError::into_inner).take();
             *result.lock().unwrap_or_else(PoisonError::into_inner) = item.map(&f);
         }
@@ -200,7 +200,7 @@ pub(crate) fn parallel_map<T: Send, R: Send>(items: Vec<T>, f: impl Fn(T) -> R +
     slots.into_iter().filter_map(|(_, result)| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }
 
-/// A pointer that may go to other threads. Whoever uses it keeps the threads off each other's elements.
+/// A pointer that can be sent to other threads. Its users must ensure that threads access disjoint elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Ptr<T>(*mut T);
 
@@ -209,14 +209,14 @@ impl<T> Ptr<T> {
         Ptr(ptr)
     }
 
-    /// Taken through a method so that closures capture the wrapper.
+    /// A method, so that closures capture the wrapper.
     #[inline]
     pub fn get(&self) -> *mut T {
         self.0
     }
 }
 
-// SAFETY: a pointer is only a number; the places that read or write through it argue for the accesses.
+// SAFETY: sending a pointer is harmless; the code that reads or writes through it justifies the accesses.
 unsafe impl<T> Send for Ptr<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Ptr<T> {}
@@ -225,7 +225,7 @@ unsafe impl<T> Sync for Ptr<T> {}
 mod tests {
     use super::*;
 
-    /// Every index, by how often it was worked on.
+    /// How often each index was visited.
     fn count(n: usize, grain: usize) -> Vec<usize> {
         let seen: Vec<AtomicUsize> = (0..n).map(|_| AtomicUsize::new(0)).collect();
         parallel(n, grain, |range| {
@@ -341,7 +341,7 @@ mod tests {
             assert!(std::panic::catch_unwind(run).is_err(), "piece {bad} did not panic");
             assert_eq!(with_num_threads(4, || count(100, 1))?, vec![1; 100]);
         }
-        // When the caller's piece and others' panic, the caller hears of one; the next job of none.
+        // If the pieces of the caller and of workers panic, the caller gets one panic, and the next job none.
         let all_bad = |_| {
             std::thread::sleep(std::time::Duration::from_micros(200));
             panic!("every piece")
@@ -357,7 +357,10 @@ mod tests {
     fn no_threads_and_too_many_are_refused() {
         for count in [0, 1025] {
             let message = set_num_threads(count).map_or_else(|e| e.to_string(), |()| String::new());
-            assert!(message.contains(&format!("set_num_threads: {count} threads")), "{message}");
+            assert!(
+                message.contains(&format!("set_num_threads: count must be from 1 to 1024, got {count}")),
+                "{message}"
+            );
             assert!(with_num_threads(count, || ()).is_err());
         }
     }

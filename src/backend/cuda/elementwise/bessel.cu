@@ -1,5 +1,5 @@
-// Bessel and Airy functions, and orthogonal polynomials, in f64 for both compute dtypes. What they compute and why is said
-// where the CPU's are. A kernel that calls none of them does without.
+// Bessel and Airy functions, and orthogonal polynomials, in f64 for both compute dtypes. The CPU implementation documents the
+// methods. Included only in kernels that call one of them.
 __device__ __noinline__ double2 small_k(double x) {
     const double quarter = 0.25 * x * x, log_half = log(0.5 * x) + 0.5772156649015329;
     double c = 1, d = 1, harmonic = 0, k = 0, zero = 0, one = 0;
@@ -76,8 +76,8 @@ __device__ __noinline__ double2 airy64(double x) {
             -(cos(angle) * even_slope + sin(angle) * odd_slope) * scale * root);
     }
     const double at = fmin(fmax(round(x), -9.0), 3.0), h = x - at;
-    const int place = (int)(at + 9);
-    double a = values[place], b = slopes[place], c = 0.5 * at * a, y = a + b * h, dy = b, power = h;
+    const int position = (int)(at + 9);
+    double a = values[position], b = slopes[position], c = 0.5 * at * a, y = a + b * h, dy = b, power = h;
     for (int n = 2; n < 60; ++n) {
         dy += n * c * power;
         power *= h;
@@ -88,7 +88,7 @@ __device__ __noinline__ double2 airy64(double x) {
     }
     return make_double2(y, dy);
 }
-// One of the polynomials, by its number.
+// The polynomial with number `which`.
 __device__ __noinline__ double polynomial(int which, double x, double n) {
     n = trunc(n);
     if (n > 32 && which == 0 && fabs(x) < 1) return cos(n * acos(x));

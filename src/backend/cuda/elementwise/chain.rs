@@ -1,6 +1,5 @@
-//! Chains of elementwise operations, each as one kernel made for it.
+//! Chains of elementwise operations, each compiled to one kernel.
 
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::elementwise::source::{Array, Compute, Input, Line, Program, opening};
 use crate::backend::cuda::runtime::call::{Arguments, Grid, WIDE, is_wide};
 use crate::backend::cuda::runtime::gpu::gpu;
@@ -13,7 +12,7 @@ use crate::{DType, Element, Result, Scalar};
 use smallvec::SmallVec;
 use std::sync::LazyLock;
 
-/// Threads of a block.
+/// Threads per block.
 const THREADS: usize = 256;
 
 /// Computes all parts, for `numel` elements in the compute dtype `compute`.
@@ -41,14 +40,14 @@ pub(crate) fn compute(
         lines.push(Line { what: line(part.kernel, inputs, &mut params), dtype: part.dtype });
     }
     let in_order = Layout::contiguous(numel.into());
-    let reads: Vec<Place> = reads.iter().map(|view| Place::new(view.ptr(), view.layout, view.dtype)).collect();
+    let reads: Vec<Access> = reads.iter().map(|view| Access::new(view.ptr(), view.layout, view.dtype)).collect();
     let kept =
-        |(at, part): (usize, &ChainPart<'_>)| Some((Place::new(part.to?.cast_const(), &in_order, part.dtype), at));
-    let writes: Vec<(Place, usize)> = parts.iter().enumerate().filter_map(kept).collect();
+        |(at, part): (usize, &ChainPart<'_>)| Some((Access::new(part.to?.cast_const(), &in_order, part.dtype), at));
+    let writes: Vec<(Access, usize)> = parts.iter().enumerate().filter_map(kept).collect();
     run(op, ordinal, compute, numel, &reads, lines, &writes, &params)
 }
 
-/// A kernel as a line, with its numbers added to those of all.
+/// A kernel as a line of the program; its numbers are appended to `params`.
 fn line(kernel: &Kernel, inputs: SmallVec<[Input; 4]>, params: &mut Vec<Scalar>) -> Compute {
     let first_param = params.len();
     match kernel {
@@ -63,7 +62,7 @@ fn line(kernel: &Kernel, inputs: SmallVec<[Input; 4]>, params: &mut Vec<Scalar>)
     }
 }
 
-/// The number of a view among those that are read; a new one is added.
+/// The index of a view in `reads`; a new view is appended.
 fn known<'a>(reads: &mut Vec<View<'a>>, view: &View<'a>) -> usize {
     let same = |other: &View<'_>| {
         other.storage.ptr_eq(view.storage) && other.layout == view.layout && other.dtype == view.dtype
@@ -74,8 +73,8 @@ fn known<'a>(reads: &mut Vec<View<'a>>, view: &View<'a>) -> usize {
     })
 }
 
-/// Layouts of one shape with the dimensions in the order in which those of the first lie in memory, so that what is written next to each other
-/// is computed next to each other.
+/// Permutes the dimensions of layouts of one shape to the memory order of the first, so that adjacent elements of the target are
+/// computed by adjacent threads.
 fn by_memory<const N: usize>(op: &'static str, layouts: [&Layout; N]) -> Result<[Layout; N]> {
     let strides = layouts[0].strides();
     let mut order: SmallVec<[isize; 5]> = (0..strides.len() as isize).collect();
@@ -95,27 +94,27 @@ fn by_memory<const N: usize>(op: &'static str, layouts: [&Layout; N]) -> Result<
 /// As for [`compute`].
 pub(crate) fn copy(op: &'static str, ordinal: usize, from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
     let [to_layout, from_layout] = by_memory(op, [to.layout, from.layout])?;
-    let reads = [Place::new(from.ptr(), &from_layout, from.dtype)];
-    let writes = [(Place::new(to.ptr().cast_const(), &to_layout, to.dtype), 0)];
+    let reads = [Access::new(from.ptr(), &from_layout, from.dtype)];
+    let writes = [(Access::new(to.ptr().cast_const(), &to_layout, to.dtype), 0)];
     static IDENTITY: LazyLock<Formula> = LazyLock::new(|| Formula::new("copy", 1, 0, |x, _| x[0]));
     let line = Line { what: whole(&IDENTITY), dtype: to.dtype };
-    run(op, ordinal, compute_dtype(from.dtype), to.layout.numel(), &reads, vec![line], &writes, &[])
+    run(op, ordinal, from.dtype.compute_dtype(), to.layout.numel(), &reads, vec![line], &writes, &[])
 }
 
-/// Puts one number everywhere.
+/// Fills a view with one number.
 ///
 /// # Errors
 /// As for [`compute`].
 pub(crate) fn fill(op: &'static str, ordinal: usize, to: &mut ViewMut<'_>, value: Scalar) -> Result<()> {
-    let compute = compute_dtype(to.dtype);
-    let place = Place::new(to.ptr().cast_const(), to.layout, to.dtype);
-    // As an element holds it: a kernel would round a float twice.
+    let compute = to.dtype.compute_dtype();
+    let position = Access::new(to.ptr().cast_const(), to.layout, to.dtype);
+    // Rounded to the dtype first: a kernel would round a float twice.
     let value = with_dtype!(to.dtype, T => <T as Element>::from_scalar(value).to_scalar());
     let line = Line { what: Compute::Param(0), dtype: to.dtype };
-    run(op, ordinal, compute, to.layout.numel(), &[], vec![line], &[(place, 0)], &[value])
+    run(op, ordinal, compute, to.layout.numel(), &[], vec![line], &[(position, 0)], &[value])
 }
 
-/// `out = formula(inputs)`, at once.
+/// `out = formula(inputs)`, evaluated at once.
 ///
 /// # Errors
 /// As for [`compute`].
@@ -127,10 +126,10 @@ pub(crate) fn map(
     inputs: &[View<'_>],
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    let reads: Vec<Place> = inputs.iter().map(|view| Place::new(view.ptr(), view.layout, view.dtype)).collect();
-    let writes = [(Place::new(out.ptr().cast_const(), out.layout, out.dtype), 0)];
+    let reads: Vec<Access> = inputs.iter().map(|view| Access::new(view.ptr(), view.layout, view.dtype)).collect();
+    let writes = [(Access::new(out.ptr().cast_const(), out.layout, out.dtype), 0)];
     let line = Line { what: whole(formula), dtype: out.dtype };
-    run(op, ordinal, compute_dtype(compute), out.layout.numel(), &reads, vec![line], &writes, params)
+    run(op, ordinal, compute.compute_dtype(), out.layout.numel(), &reads, vec![line], &writes, params)
 }
 
 /// A formula of the arrays that are read, in order.
@@ -151,37 +150,37 @@ pub(crate) fn zip_in_place(
     other: View<'_>,
 ) -> Result<()> {
     let [layout, other_layout] = by_memory(op, [target.layout, other.layout])?;
-    let own = || Place::new(target.ptr().cast_const(), &layout, target.dtype);
-    let reads = [own(), Place::new(other.ptr(), &other_layout, other.dtype)];
+    let own = || Access::new(target.ptr().cast_const(), &layout, target.dtype);
+    let reads = [own(), Access::new(other.ptr(), &other_layout, other.dtype)];
     let line = Line { what: whole(formula), dtype: target.dtype };
-    run(op, ordinal, compute_dtype(target.dtype), target.layout.numel(), &reads, vec![line], &[(own(), 0)], &[])
+    run(op, ordinal, target.dtype.compute_dtype(), target.layout.numel(), &reads, vec![line], &[(own(), 0)], &[])
 }
 
-/// Elements on the GPU, and how they are walked.
-pub(crate) struct Place {
+/// Elements on the GPU, and their walk.
+pub(crate) struct Access {
     address: u64,
     array: Array,
-    /// Sizes, then steps, of the dimensions.
+    /// The sizes and then the strides of the dimensions.
     steps: Vec<u64>,
 }
 
-impl Place {
-    pub fn new(start: *const u8, layout: &Layout, dtype: DType) -> Place {
+impl Access {
+    pub fn new(start: *const u8, layout: &Layout, dtype: DType) -> Access {
         let address = start.addr() as u64 + (layout.offset() * dtype.size()) as u64;
         if layout.is_contiguous() {
-            return Place { address, array: Array { dtype, rank: None, packed: false }, steps: Vec::new() };
+            return Access { address, array: Array { dtype, rank: None, packed: false }, steps: Vec::new() };
         }
         let walk = Walk::new(layout.shape(), [layout]);
         let dims = walk.dims();
         if dims.iter().all(|(_, [step])| *step == 0) {
-            return Place { address, array: Array { dtype, rank: Some(0), packed: false }, steps: Vec::new() };
+            return Access { address, array: Array { dtype, rank: Some(0), packed: false }, steps: Vec::new() };
         }
         let sizes = dims.iter().map(|&(size, _)| size as u64);
         let steps = sizes.chain(dims.iter().map(|&(_, [step])| step as i64 as u64)).collect();
-        Place { address, array: Array { dtype, rank: Some(dims.len()), packed: false }, steps }
+        Access { address, array: Array { dtype, rank: Some(dims.len()), packed: false }, steps }
     }
 
-    /// How many elements can be taken at a time.
+    /// The number of elements that can be processed at a time.
     fn pack(&self) -> usize {
         if self.array.rank.is_some() {
             return usize::MAX;
@@ -191,20 +190,20 @@ impl Place {
         [8, 4, 2, 1].into_iter().find(fitting).unwrap_or(1)
     }
 
-    /// What it is to a kernel that takes packs of this size.
+    /// The array, for a kernel with packs of this size.
     fn packed(&self, pack: usize) -> Array {
         Array { packed: self.packs(pack), ..self.array }
     }
 
-    /// Whether elements that do not lie in order do so within packs of this size.
+    /// Whether the elements of a non-contiguous array are contiguous within packs of this size.
     fn packs(&self, pack: usize) -> bool {
         let Some(rank @ 1..) = self.array.rank else { return false };
         let (sizes, steps) = self.steps.split_at(rank);
         let bytes = (pack * self.array.dtype.size()) as u64;
         let in_order = steps[rank - 1] == 1 && sizes[rank - 1].is_multiple_of(pack as u64);
-        // Steps are two's complement: a multiple is one whatever its sign.
+        // Strides are two's complement: divisibility does not depend on the sign.
         let apart = steps[..rank - 1].iter().all(|step| step.is_multiple_of(pack as u64));
-        // Two reads are still far less than one for each element, with a place of its own.
+        // Two reads are still far fewer than one per element.
         pack > 1 && in_order && apart && bytes <= 2 * WIDE as u64 && self.address.is_multiple_of(bytes)
     }
 }
@@ -218,34 +217,34 @@ pub(crate) fn run(
     ordinal: usize,
     compute: DType,
     numel: usize,
-    reads: &[Place],
+    reads: &[Access],
     lines: Vec<Line>,
-    writes: &[(Place, usize)],
+    writes: &[(Access, usize)],
     params: &[Scalar],
 ) -> Result<()> {
     if numel == 0 {
         return Ok(());
     }
     let gpu = gpu(op, ordinal)?;
-    let places = || reads.iter().chain(writes.iter().map(|(place, _)| place));
-    let pack = places().map(Place::pack).min().unwrap_or(1).min(8);
+    let positions = || reads.iter().chain(writes.iter().map(|(position, _)| position));
+    let pack = positions().map(Access::pack).min().unwrap_or(1).min(8);
     let program = Program {
         compute,
         wide: is_wide(numel),
         pack,
         walks: walks(reads, pack),
-        reads: reads.iter().map(|place| place.packed(pack)).collect(),
+        reads: reads.iter().map(|position| position.packed(pack)).collect(),
         lines,
-        writes: writes.iter().map(|(place, line)| (place.packed(pack), *line)).collect(),
+        writes: writes.iter().map(|(position, line)| (position.packed(pack), *line)).collect(),
         params: params.len(),
     };
     let source = || opening(compute, program.wide) + &program.kernel();
     let function = gpu.function(op, &program.key(), "chain", false, source)?;
     let mut arguments = Arguments::new().size(numel);
-    for place in places() {
-        arguments.push(place.address);
-        if !place.steps.is_empty() {
-            arguments.push_words(&place.steps);
+    for position in positions() {
+        arguments.push(position.address);
+        if !position.steps.is_empty() {
+            arguments.push_words(&position.steps);
         }
     }
     params.iter().for_each(|&param| arguments.push(in_type(param, compute)));
@@ -255,10 +254,11 @@ pub(crate) fn run(
     unsafe { arguments.launch(op, gpu, function, Grid::over(numel, THREADS * pack, THREADS)) }
 }
 
-/// For each of the places the first that is walked by the same steps, in packs or not.
-fn walks(reads: &[Place], pack: usize) -> Vec<usize> {
-    let alike = |a: &Place, b: &Place| a.steps == b.steps && a.packs(pack) == b.packs(pack);
-    let first = |(k, place): (usize, &Place)| reads[..k].iter().position(|other| alike(other, place)).unwrap_or(k);
+/// For each place the index of the first one with the same walk and packing.
+fn walks(reads: &[Access], pack: usize) -> Vec<usize> {
+    let alike = |a: &Access, b: &Access| a.steps == b.steps && a.packs(pack) == b.packs(pack);
+    let first =
+        |(k, position): (usize, &Access)| reads[..k].iter().position(|other| alike(other, position)).unwrap_or(k);
     reads.iter().enumerate().map(first).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Elementwise kernels: generated source for whole chains, and random numbers.
+//! Elementwise kernels: generated kernels for whole chains, and random numbers.
 
 pub(crate) mod chain;
 pub(crate) mod poisson;

@@ -1,4 +1,4 @@
-// Numbers of events that happen at rates: the steps of the CPU's `poisson.rs`, which have the same bits.
+// Poisson random numbers, with the same steps and bits as the CPU's `poisson.rs`.
 
 struct Stream {
     u64 key;

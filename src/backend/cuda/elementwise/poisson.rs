@@ -1,4 +1,4 @@
-//! Numbers of events that happen at rates.
+//! Poisson random numbers.
 
 use super::random::poisson_source;
 use crate::Result;

@@ -1,5 +1,5 @@
-// The counter-based numbers of `random.rs`, bit for bit. DRAW: 0 uniform in 32 bits, 1 in 64 bits; 2 normal in 32 bits, 3 in
-// 64 bits; 4 integers; 5 booleans. A thread has a counter, and makes PER elements of it.
+// The counter-based random numbers of `random.rs`, bit for bit. DRAW: 0 uniform in 32 bits, 1 in 64 bits; 2 normal in 32 bits,
+// 3 in 64 bits; 4 integers; 5 booleans. A thread computes PER elements from one counter.
 
 struct Words { u32 w[4]; };
 
@@ -54,8 +54,8 @@ __device__ inline void normals(double a, double b, double step, double& x, doubl
     x = radius * cos, y = radius * sin;
 }
 
-// `low` and `high` are the bounds of integers; for uniform numbers `low` is how many bits they have, for booleans `low` is
-// the greatest word that means yes, and `high` whether there is one.
+// `low` and `high` are the bounds of integers. For uniform numbers `low` is their number of bits; for booleans `low` is the
+// largest word that gives true, and `high` is 0 if none does.
 extern "C" __global__ void __launch_bounds__(256) draw(E* y, u64 n, u64 seed, u64 offset, i64 low, i64 high) {
     const u64 all = (u64)gridDim.x * 256;
     for (u64 c = (u64)blockIdx.x * 256 + threadIdx.x; c * PER < n; c += all) {

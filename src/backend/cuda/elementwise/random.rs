@@ -1,4 +1,4 @@
-//! Random numbers, the same as the CPU's.
+//! Random numbers, identical to those of the CPU.
 
 use crate::backend::ViewMut;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
@@ -14,7 +14,7 @@ fn source(compute: DType, dtype: DType, which: usize, per: usize) -> KernelSourc
     KernelSource::new(FILES, compute, false).dtype("E", dtype).set("DRAW", which).set("PER", per)
 }
 
-/// With the numbers that it is made of.
+/// The Poisson source, with the random numbers it uses.
 pub(super) fn poisson_source() -> KernelSource {
     KernelSource::new(POISSON, DType::F64, false).dtype("E", DType::F64).set("DRAW", 1).set("PER", 2)
 }

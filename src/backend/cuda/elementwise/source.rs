@@ -1,27 +1,27 @@
 //! The source of a kernel for a chain of elementwise operations.
 //!
-//! It depends on dtypes, ranks and formulas but on no size, no address and no parameter, so that a program meets few
-//! different ones.
+//! It depends on dtypes, ranks and formulas, but not on sizes, addresses or parameters, so that a program needs few different
+//! kernels.
 
 use crate::DType;
 use crate::backend::spec::{Formula, Inst, Meaning, Sym};
 use smallvec::SmallVec;
 use std::fmt::Write;
 
-/// Elements that are read or written.
+/// An array that is read or written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Array {
     pub dtype: DType,
-    /// The number of dimensions it is walked by; `None` where the elements lie in order.
+    /// The number of dimensions of its walk; `None` if it is contiguous.
     pub rank: Option<usize>,
-    /// Whether the elements of a pack lie in order all the same.
+    /// Whether the elements of each pack are contiguous although the array is not.
     pub packed: bool,
 }
 
-/// What a line reads.
+/// An operand of a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Input {
-    /// An element of the array of this number.
+    /// An element of the array with this index.
     Element(usize),
     /// The result of an earlier line.
     Result(usize),
@@ -36,23 +36,23 @@ impl std::fmt::Display for Input {
     }
 }
 
-/// One operation.
+/// One operation of the kernel.
 pub(crate) struct Line {
     pub what: Compute,
-    /// The result is rounded to this.
+    /// The dtype that the result is rounded to.
     pub dtype: DType,
 }
 
 /// What a line computes.
 pub(crate) enum Compute {
-    /// A formula of these inputs; its parameters are those of the kernel from this number on.
+    /// A formula of these inputs; its parameters are those of the kernel from index `first_param` on.
     Formula { formula: &'static Formula, inputs: SmallVec<[Input; 4]>, first_param: usize },
     /// A parameter of the kernel.
     Param(usize),
 }
 
-/// Statements that compute the steps, under names that begin with `prefix`, and the names or constants that the steps are.
-/// Each step is a statement of its own: used twice, it is computed once.
+/// Appends statements that compute the steps to `text`, with names that begin with `prefix`, and returns the name or constant
+/// of each step. Each step is a separate statement, so that a step used twice is computed once.
 pub(crate) fn statements(
     steps: &[Inst],
     prefix: &str,
@@ -91,7 +91,7 @@ pub(crate) fn statements(
     names
 }
 
-/// A number of the compute dtype, exactly.
+/// An exact literal of the compute dtype.
 fn constant(value: f64) -> String {
     if value.is_finite() {
         return format!("T({value:?})");
@@ -108,15 +108,15 @@ pub(crate) struct Program {
     pub compute: DType,
     /// Whether positions need more than 32 bits.
     pub wide: bool,
-    /// Elements that a thread takes at a time.
+    /// Elements per pack, which a thread processes at a time.
     pub pack: usize,
     pub reads: Vec<Array>,
-    /// For each of these the first that is walked by the same steps: its places are computed once.
+    /// For each read the first one with the same walk, whose positions are computed once.
     pub walks: Vec<usize>,
     pub lines: Vec<Line>,
-    /// What is written, with the lines that it comes from.
+    /// The arrays that are written, and the lines whose results they get.
     pub writes: Vec<(Array, usize)>,
-    /// How many numbers it takes after all other arguments.
+    /// The number of scalar parameters, which follow all other arguments.
     pub params: usize,
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn name(dtype: DType) -> &'static str {
     }
 }
 
-/// What every source begins with: the compute dtype, the type of positions, and what is common to all.
+/// The start of every source: the compute dtype, the type of positions, and the common prelude.
 pub(crate) fn opening(compute: DType, wide: bool) -> String {
     let compute = match compute {
         DType::F64 => "double",
@@ -147,8 +147,8 @@ pub(crate) fn opening(compute: DType, wide: bool) -> String {
 }
 
 impl Program {
-    /// What tells this program from all others in this process: shorter than its text, and quicker made. Formulas live as
-    /// long as the process, so that their addresses stand for them.
+    /// A key that identifies this program within the process, shorter and faster to build than its source. Formulas live as
+    /// long as the process, so that their addresses identify them.
     pub fn key(&self) -> String {
         let mut key = format!("{} {} {}", self.compute, self.wide, self.pack);
         let array = |key: &mut String, array: &Array| {
@@ -173,7 +173,7 @@ impl Program {
         key
     }
 
-    /// The kernel alone, without the [`opening`].
+    /// The kernel, without the [`opening`].
     pub fn kernel(&self) -> String {
         let mut parameters = vec!["I n".to_string()];
         for (k, array) in self.reads.iter().enumerate() {
@@ -195,7 +195,7 @@ impl Program {
         text
     }
 
-    /// The value of a line, before it is rounded, as the variable `r`.
+    /// Appends the statements of line `k`, whose rounded value is the variable `r{k}`.
     fn line(&self, text: &mut String, k: usize, line: &Line) -> std::fmt::Result {
         let fast = self.compute == DType::F32 && matches!(line.dtype, DType::F16 | DType::BF16);
         writeln!(text, "      T r{k}; {{ {}", if fast { "FAST_MATH" } else { "" })?;
@@ -227,10 +227,10 @@ impl Program {
         for (k, array) in self.reads.iter().enumerate() {
             let ty = name(array.dtype);
             if array.packed {
-                // The innermost dimension is a multiple of the pack, and so is all of it.
+                // The innermost size is a multiple of the pack, and so is the number of elements.
                 let walk = self.walks[k];
                 if walk == k {
-                    writeln!(text, "    const i64 w{k} = place(i, s{k});")?;
+                    writeln!(text, "    const i64 w{k} = position(i, s{k});")?;
                 }
                 writeln!(text, "    const Pack<{ty}, {pack}> a{k} = *(const Pack<{ty}, {pack}>*)(p{k} + w{walk});")?;
             } else if array.rank.is_none() {
@@ -253,7 +253,7 @@ impl Program {
                 Some(_) => format!("p{k}[v{walk}]"),
             };
             if matches!(array.rank, Some(1..)) && !array.packed && walk == k {
-                writeln!(text, "      const i64 v{k} = place(at, s{k});")?;
+                writeln!(text, "      const i64 v{k} = position(at, s{k});")?;
             }
             writeln!(text, "      const T x{k} = (T)widen({from});")?;
         }
@@ -275,11 +275,11 @@ impl Program {
                     )?;
                 }
                 Some(_) if array.packed => {
-                    writeln!(text, "    *(Pack<{ty}, {pack}>*)(q{k} + place(i, t{k})) = b{k};")?;
+                    writeln!(text, "    *(Pack<{ty}, {pack}>*)(q{k} + position(i, t{k})) = b{k};")?;
                 }
                 Some(_) => {
                     writeln!(text, "    for (int j = 0; j < {pack}; ++j)")?;
-                    writeln!(text, "      if (i + j < n) q{k}[place((I)(i + j), t{k})] = b{k}.x[j];")?;
+                    writeln!(text, "      if (i + j < n) q{k}[position((I)(i + j), t{k})] = b{k}.x[j];")?;
                 }
             }
         }

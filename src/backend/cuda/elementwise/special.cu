@@ -1,5 +1,5 @@
-// Special functions, in f64 for both compute dtypes. What they compute and why is said where the CPU's are. A kernel that
-// calls none of them does without: they take a while to compile.
+// Special functions, in f64 for both compute dtypes. The CPU implementation documents the methods. Included only in kernels
+// that call one of them, because they take long to compile.
 __device__ __noinline__ double digamma64(double x) {
     double sum = 0;
     if (x == 0) return copysign(1.0 / 0.0, -x);

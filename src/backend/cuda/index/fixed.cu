@@ -1,15 +1,15 @@
-// Sums of floats by place as whole numbers, which come to the same bits in any order. A float is 24 bits times a power of two:
-// all that is not far below the largest of all is added to `sums` in one unit, without loss. What is smaller is listed, by each
-// block for itself, and then added to `rests` in a unit for its place, which the largest of these decides.
+// Fixed-point sums of floats by place, which have the same bits in any order. A float is 24 bits times a power of two: floats
+// that are not far below the largest one are added to `sums` in a common unit, without loss. Smaller ones are listed, per block,
+// and then added to `rests` in a unit per place, given by the largest of them.
 //
-// A sum of zero leaves its place alone, so that -0 stays -0.
+// A sum of zero leaves its place unchanged, so that -0 stays -0.
 
 __device__ inline int exponent(T x) {
     const int e = __float_as_uint(x) >> 23 & 255;
     return e == 0 ? 1 : e;
 }
 
-// A float in a unit that leaves `span` bits below one whose exponent is `top`.
+// A float in the unit that leaves `span` bits below a float with exponent `top`.
 __device__ inline u64 fixed(T x, int top, int span) {
     const u32 bits = __float_as_uint(x), fraction = (bits & 0x7fffff) | (bits & 0x7f800000 ? 0x800000 : 0);
     const int shift = span - (top - exponent(x));
@@ -21,7 +21,7 @@ __device__ inline u64 fixed(T x, int top, int span) {
 
 __device__ inline f64 unit(int top, int span) { return __longlong_as_double((i64)(top - 127 - 23 - span + 1023) << 52); }
 
-// Infinities and NaN have no order either: `tops` says which of them a place has, in bits above all exponents.
+// Infinities and NaN need no order either: bits of `tops` above all exponents record which of them a place has.
 constexpr u32 PLUS = 256, MINUS = 512, NEITHER = 1024;
 
 // Their sum.
@@ -30,10 +30,10 @@ __device__ inline f64 unbounded(u32 which) {
     return __longlong_as_double(bits);
 }
 
-// What is known of all: the largest exponent, and for each of BLOCKS blocks that of its part, and how many floats it has listed.
+// The global state: the largest exponent, and for each block the largest exponent of its part and the number of listed floats.
 struct Known { u32 top, tops[BLOCKS], listed[BLOCKS]; };
 
-// Where the list of this block begins: each has room for all of its floats.
+// The start of the list of this block, which has room for all floats of the block.
 __device__ inline u64 list_start(u64 n) {
     const u64 all = (u64)gridDim.x * 256;
     return (n + all - 1) / all * 256 * blockIdx.x;
@@ -70,15 +70,15 @@ extern "C" __global__ void __launch_bounds__(256) fixed_sums(
     if (first == 0) known->top = top;
     list += list_start(n);
     for (I i = first; i < (I)n; i += all) {
-        i64 at = index[place(i, chosen)];
+        i64 at = index[position(i, chosen)];
         const T x = source[i];
         if (outside(at, dimension, op, taken, fault) || x == 0) continue;
-        const i64 key = place(i, to) + at * step;
+        const i64 key = position(i, to) + at * step;
         const int own = exponent(x);
         if (own == 255) atomicOr(&tops[key], x != x ? NEITHER : x > 0 ? PLUS : MINUS);
         else if (own + (int)span >= top) add_at(&sums[key], fixed(x, top, span));
         else {
-            // The first one at a place clears it for the next kernel.
+            // The first float of a place clears it for the next kernel.
             if (atomicMax(&tops[key], (u32)own) == 0) rests[key] = 0;
             list[atomicAdd(&listed, 1u)] = i;
         }
@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(256) fixed_sums(
     if (threadIdx.x == 0) known->listed[blockIdx.x] = listed;
 }
 
-// In as many blocks as `fixed_sums`.
+// Launched with as many blocks as `fixed_sums`.
 extern "C" __global__ void __launch_bounds__(256) fixed_rests(
     const i64* index, Steps<R> to, Steps<R> chosen, i64 step, Dimension dimension, u64 n, u64 last, const T* source, const Known* known,
     const u32* tops, u64* rests, const I* list, u64 span, u64 op, u32* taken, Fault* fault
@@ -96,12 +96,12 @@ extern "C" __global__ void __launch_bounds__(256) fixed_rests(
     list += list_start(n);
     for (u32 j = threadIdx.x; j < listed; j += 256) {
         const I i = list[j];
-        const i64 key = place(i, to) + dimension.counted(index[place(i, chosen)]) * step;
+        const i64 key = position(i, to) + dimension.counted(index[position(i, chosen)]) * step;
         if (tops[key] < PLUS) add_at(&rests[key], fixed(source[i], tops[key], span));
     }
 }
 
-// `target` becomes `base`, which may be the same, and the sums.
+// `target` becomes `base`, which may be `target` itself, plus the sums.
 extern "C" __global__ void __launch_bounds__(256) fixed_finish(
     const T* base, T* target, u64 last, const Known* known, const u64* sums, const u32* tops, const u64* rests, u64 span
 ) {

@@ -1,5 +1,5 @@
-//! Sums of f32 by place as whole numbers: these need no order to come to the same bits every time. They are rounded to f32 from a
-//! sum that keeps at least eight bits more.
+//! Sums of f32 by place in fixed point: sums of integers have the same bits in every order. They are rounded to f32 from a sum
+//! with at least eight additional bits.
 
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::gpu::Gpu;
@@ -10,20 +10,20 @@ use smallvec::SmallVec;
 const FILES: &[&str] =
     &[include_str!("../runtime/fault.cu"), include_str!("../runtime/groups.cu"), include_str!("fixed.cu")];
 
-/// Blocks that go over the floats, at most: enough to keep a GPU busy, and few enough for every block of the next kernel to look
-/// through what they have found.
+/// The most blocks that read the floats: enough to keep a GPU busy, and few enough for every block of the next kernel to read
+/// all their results.
 const BLOCKS: usize = 1024;
 
-/// Memory of sums that are under way.
+/// The buffers of the sums.
 pub(super) struct FixedSums {
     n: usize,
     last: usize,
     source: KernelSource,
-    /// Sums in one unit, sums in a unit of each place, the exponents of these, and what is known of all.
+    /// The sums in the common unit, the sums in the units of the places, the exponents of these units, and the global state.
     memory: Storage,
-    /// The numbers of the elements that are small, in a part for each block.
+    /// The numbers of the small elements, in one part per block.
     list: Storage,
-    /// Threads that go over the floats.
+    /// The number of threads that read the floats.
     threads: usize,
 }
 
@@ -40,13 +40,13 @@ impl FixedSums {
         Ok(FixedSums { n, last, source: source(rank), memory, list, threads })
     }
 
-    /// The bits below the largest float: with its own 24, and those that `n` of them may carry into, there are 62.
+    /// The number of bits below the largest float: with its own 24, and the carries of `n` summands, there are 62.
     fn span(&self) -> usize {
         38 - (usize::BITS - self.n.leading_zeros()) as usize
     }
 
-    /// Makes `target` of `base`, which may be the same, by adding the floats at `from`. `by_index` starts a kernel for so many
-    /// threads, whose arguments begin with the indices and go on with these.
+    /// Writes `base`, which may be `target` itself, plus the floats at `from` to `target`. `by_index` launches a kernel with a
+    /// number of threads; its arguments are the indices, followed by the given ones.
     ///
     /// # Errors
     /// If a kernel cannot be compiled or started.

@@ -1,46 +1,46 @@
-// What indices put in places. An index outside its dimension is reported, and nothing is read or written there.
+// Writing by index. An index out of range is reported, and nothing is read or written there.
 
-// Where each element goes, as a key; `last` if nowhere.
+// The target place of each element, as a key; `last` for an index out of range.
 extern "C" __global__ void __launch_bounds__(256) keys(
     const i64* index, Steps<R> to, Steps<R> chosen, i64 step, Dimension dimension, u64 n, u64 last, I* key, u64 op, u32* taken,
     Fault* fault
 ) {
     const I all = (I)gridDim.x * 256;
     for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
-        i64 at = index[place(i, chosen)];
-        key[i] = outside(at, dimension, op, taken, fault) ? (I)last : (I)(place(i, to) + at * step);
+        i64 at = index[position(i, chosen)];
+        key[i] = outside(at, dimension, op, taken, fault) ? (I)last : (I)(position(i, to) + at * step);
     }
 }
 
-// `winner` becomes, for each place, the number of the last element that goes there, plus one. It has been 0.
+// `winner`, initially 0, becomes for each place the number of its last element plus one.
 extern "C" __global__ void __launch_bounds__(256) claim(
     const i64* index, Steps<R> to, Steps<R> chosen, i64 step, Dimension dimension, u64 n, u64 last, I* winner, u64 op, u32* taken,
     Fault* fault
 ) {
     const I all = (I)gridDim.x * 256;
     for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
-        i64 at = index[place(i, chosen)];
-        if (!outside(at, dimension, op, taken, fault)) max_at(&winner[place(i, to) + at * step], i + 1);
+        i64 at = index[position(i, chosen)];
+        if (!outside(at, dimension, op, taken, fault)) max_at(&winner[position(i, to) + at * step], i + 1);
     }
 }
 
-// The same with the element, where it has at most four bytes: below the number of the last one. A place that nobody goes to is 0.
+// The same for elements of at most four bytes: the element is stored below its number. 0 marks a place without elements.
 extern "C" __global__ void __launch_bounds__(256) claim_with(
     const i64* index, Steps<R> to, Steps<R> chosen, i64 step, Dimension dimension, u64 n, u64 last, const E* source, u64* claims,
     u64 op, u32* taken, Fault* fault
 ) {
     const I all = (I)gridDim.x * 256;
     for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
-        i64 at = index[place(i, chosen)];
+        i64 at = index[position(i, chosen)];
         const u64 claim = (u64)(i + 1) << 32 | (u64)source[i];
-        if (!outside(at, dimension, op, taken, fault)) max_at(&claims[place(i, to) + at * step], claim);
+        if (!outside(at, dimension, op, taken, fault)) max_at(&claims[position(i, to) + at * step], claim);
     }
 }
 
-// Sources are (outer, n, inner), targets (outer, size, inner): a key is for all of a slice.
+// Sources are (outer, n, inner), targets (outer, size, inner): a key applies to a whole slice.
 struct Slices { u64 outer, size, inner; };
 
-// One element of a slice: the key it belongs to by its number, and its positions.
+// One element of a slice: the number of its key, and its outer and inner positions.
 struct Piece { u64 i, o, j; };
 __device__ inline Piece piece(u64 work, const Slices& slices) {
     const u64 columns = slices.outer * slices.inner;
@@ -49,7 +49,7 @@ __device__ inline Piece piece(u64 work, const Slices& slices) {
     return {i, column / slices.inner, column % slices.inner};
 }
 
-// The sorted keys, and the numbers of their elements, from what `sort_long.cu` leaves.
+// The sorted keys and the numbers of their elements, as `sort_long.cu` leaves them.
 struct Sorted {
     const I *keys, *numbers;
     bool in_order;
@@ -60,7 +60,7 @@ __device__ inline Sorted sorted(const I* keys0, const I* keys1, const I* numbers
 }
 
 #ifdef FOLD
-// An element and a new one become one. FOLD: 0 the sum, 1 the product, 2 the larger, 3 the smaller.
+// Combines an element with a new one. FOLD: 0 sum, 1 product, 2 maximum, 3 minimum.
 __device__ inline T fold(T old, T next) {
 #if FOLD == 0
     return old + next;
@@ -73,8 +73,8 @@ __device__ inline T fold(T old, T next) {
 #endif
 }
 
-// Elements of the same key follow each other in the order of their numbers, so that sums have one order. Whoever meets
-// the first of them takes all.
+// Elements of the same key are adjacent, in the order of their numbers, so that sums have a fixed order. The thread of the first
+// one folds all of them.
 extern "C" __global__ void __launch_bounds__(256) fold_sorted(
     const I* keys0, const I* keys1, const I* numbers0, const I* numbers1, const u32* known, const T* source, T* target,
     u64 n, u64 last, Slices slices
@@ -94,23 +94,23 @@ extern "C" __global__ void __launch_bounds__(256) fold_sorted(
     }
 }
 
-// Each element's place as a key, and its number among those that go there, in no order; `counts`, which have been 0, say how
-// many each place has.
+// The place of each element as a key, and its number among the elements of that place, in no order; `counts`, initially 0,
+// becomes the number of elements of each place.
 extern "C" __global__ void __launch_bounds__(256) count_places(
     const i64* index, Steps<R> to, Steps<R> chosen, i64 step, Dimension dimension, u64 n, u64 last, I* key, I* order, I* counts, u64 op,
     u32* taken, Fault* fault
 ) {
     const I all = (I)gridDim.x * 256;
     for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
-        i64 at = index[place(i, chosen)];
+        i64 at = index[position(i, chosen)];
         const bool nowhere = outside(at, dimension, op, taken, fault);
-        const I own = nowhere ? (I)last : (I)(place(i, to) + at * step);
+        const I own = nowhere ? (I)last : (I)(position(i, to) + at * step);
         key[i] = own;
         if (!nowhere) order[i] = atomicAdd(&counts[own], (I)1);
     }
 }
 
-// A thread has a place, and takes the elements that go there in the order of their numbers. More than FEW are in it already.
+// A thread folds the elements of a place in the order of their numbers. More than FEW are already sorted.
 extern "C" __global__ void __launch_bounds__(256) fold_groups(
     const I* counts, const I* starts, const I* members, const T* source, T* target, u64 n, u64 last, Slices slices
 ) {
@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(256) fold_groups(
         for (I k = 0; k < count; ++k) {
             if (count > FEW) number = numbers[k];
             else if (count > 1) {
-                // The smallest of those that have not had their turn.
+                // The smallest number that has not been processed.
                 const I after = number;
                 number = ~(I)0;
                 for (I each = 0; each < count; ++each) {
@@ -141,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(256) fold_groups(
 }
 
 #if WHOLE
-// Whole numbers may come in any order, and floats if nobody minds.
+// Integers may be combined in any order, and floats if deterministic algorithms are off.
 __device__ inline void add_to(i64* to, i64 x) { add_at((u64*)to, (u64)x); }
 __device__ inline void add_to(u64* to, u64 x) { add_at(to, x); }
 __device__ inline void add_to(f32* to, f32 x) { add_at(to, x); }
@@ -157,15 +157,15 @@ __device__ inline void fold_into(T* to, T x) {
 #endif
 }
 
-// One element for each index.
+// One element per index.
 extern "C" __global__ void __launch_bounds__(256) fold_each(
     const i64* index, Steps<R> to, Steps<R> chosen, i64 step, Dimension dimension, u64 n, u64 last, const T* source, T* target,
     u64 op, u32* taken, Fault* fault
 ) {
     const I all = (I)gridDim.x * 256;
     for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
-        i64 at = index[place(i, chosen)];
-        if (!outside(at, dimension, op, taken, fault)) fold_into(&target[place(i, to) + at * step], source[i]);
+        i64 at = index[position(i, chosen)];
+        if (!outside(at, dimension, op, taken, fault)) fold_into(&target[position(i, to) + at * step], source[i]);
     }
 }
 
@@ -183,7 +183,7 @@ extern "C" __global__ void __launch_bounds__(256) fold_whole(
 #endif
 #endif
 
-// Of elements of the same key, which follow each other in the order of their numbers, the last one stays.
+// Of the elements of the same key, which are adjacent in the order of their numbers, the last one wins.
 extern "C" __global__ void __launch_bounds__(256) put_sorted(
     const I* keys0, const I* keys1, const I* numbers0, const I* numbers1, const u32* known, const E* source, E* target,
     u64 n, u64 last, Slices slices
@@ -199,19 +199,19 @@ extern "C" __global__ void __launch_bounds__(256) put_sorted(
     }
 }
 
-// The same without a sort: `target` becomes `base`, which may be the same, with the last element for each place in it.
+// The same without a sort: `target` becomes `base`, which may be `target` itself, with the last element of each place.
 extern "C" __global__ void __launch_bounds__(256) put(
     const I* winner, const E* base, const E* source, E* target, u64 n, u64 last, Slices slices
 ) {
-    const I all = (I)gridDim.x * 256, inner = (I)slices.inner, places = (I)(slices.outer * last) * inner;
-    for (I here = (I)blockIdx.x * 256 + threadIdx.x; here < places; here += all) {
+    const I all = (I)gridDim.x * 256, inner = (I)slices.inner, positions = (I)(slices.outer * last) * inner;
+    for (I here = (I)blockIdx.x * 256 + threadIdx.x; here < positions; here += all) {
         const I row = inner == 1 ? here : here / inner, outer = slices.outer == 1 ? 0 : row / (I)last;
         const I from = winner[row - outer * (I)last];
         target[here] = from == 0 ? base[here] : source[(outer * (I)n + from - 1) * inner + (here - row * inner)];
     }
 }
 
-// The same with the elements that `claim_with` leaves.
+// The same with the elements stored by `claim_with`.
 extern "C" __global__ void __launch_bounds__(256) put_claimed(
     const u64* claims, const E* base, const E* source, E* target, u64 n, u64 last, Slices
 ) {

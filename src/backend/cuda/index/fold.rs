@@ -1,5 +1,5 @@
-//! What indices put in places: instead of what is there, or together with it. There are several ways, by what is to be done and how
-//! many elements there are for each place.
+//! Writing by index: replacing elements, or combining them with the existing ones. Several algorithms are used, depending on the
+//! operation and on the number of elements per place.
 
 use super::bits;
 use super::fixed::FixedSums;
@@ -10,11 +10,12 @@ use crate::backend::cuda::elementwise::chain::copy;
 use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, steps};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
+use crate::backend::deterministic::deterministic_algorithms;
 use crate::backend::spec::IndexFold;
 use crate::backend::{View, ViewMut};
 use crate::layout::{Layout, Walk};
 use crate::storage::Storage;
-use crate::{DType, Device, Result, deterministic_algorithms};
+use crate::{DType, Device, Result};
 use smallvec::SmallVec;
 
 const FILES: &[&str] = &[include_str!("../runtime/fault.cu"), include_str!("fold.cu")];
@@ -22,7 +23,7 @@ const FILES: &[&str] = &[include_str!("../runtime/fault.cu"), include_str!("fold
 /// Sources of every kind, to be compiled by a test.
 #[cfg(feature = "samples")]
 pub(super) fn sources() -> Vec<KernelSource> {
-    use crate::with_deterministic_algorithms;
+    use crate::backend::deterministic::with_deterministic_algorithms;
     let moved = [DType::U8, DType::U16, DType::F32, DType::F64];
     let mut all: Vec<KernelSource> = moved.map(|dtype| source(IndexFold::Replace, dtype, false, 2)).into();
     for by in [IndexFold::Add, IndexFold::Multiply, IndexFold::Max, IndexFold::Min] {
@@ -33,10 +34,10 @@ pub(super) fn sources() -> Vec<KernelSource> {
     all
 }
 
-/// The source of kernels that put elements where indices say.
+/// The source of the kernels that write elements at indices.
 fn source(by: IndexFold, dtype: DType, wide: bool, rank: usize) -> KernelSource {
     let which = match by {
-        // Elements are moved as they are: the dtype does not matter, but for its size.
+        // Elements are moved without interpretation: only the size of the dtype matters.
         IndexFold::Replace => return KernelSource::new(FILES, DType::I64, wide).dtype("E", bits(dtype)).set("R", rank),
         IndexFold::Add => 0,
         IndexFold::Multiply => 1,
@@ -52,7 +53,7 @@ fn source(by: IndexFold, dtype: DType, wide: bool, rank: usize) -> KernelSource 
         .set("FEW", group::FEW)
 }
 
-/// Whether the order of elements does not matter, or need not, and the GPU can put them together in memory.
+/// Whether elements may be combined in any order, by atomic operations.
 fn in_any_order(by: IndexFold, dtype: DType) -> bool {
     if dtype.is_float() {
         return by == IndexFold::Add && !deterministic_algorithms();
@@ -60,8 +61,8 @@ fn in_any_order(by: IndexFold, dtype: DType) -> bool {
     matches!(by, IndexFold::Add | IndexFold::Max | IndexFold::Min)
 }
 
-/// As the CPU's [`index_fold`](crate::backend::cpu::index::fold::index_fold): what falls on one place has one order, so that
-/// sums have the same bits every time, and the last of several elements stays.
+/// As the CPU's [`index_fold`](crate::backend::cpu::index::fold::index_fold): the elements for one place have a fixed order, so
+/// that sums are reproducible, and the last of several replacements wins.
 ///
 /// # Errors
 /// If memory runs out, or a kernel cannot be compiled or started.
@@ -85,7 +86,7 @@ pub(crate) fn index_fold(
     let alike =
         |d: usize| d == dim || (shape[d] == out.layout.shape()[d] && (shape[d] == 1 || chosen.strides()[d] == 0));
     // One index for whole slices, or one for each element.
-    let places = if (0..shape.len()).all(alike) {
+    let positions = if (0..shape.len()).all(alike) {
         let line = Layout::contiguous([shape[dim]].into());
         let still = Layout::contiguous([1].into()).broadcast_to(line.shape());
         let along =
@@ -97,33 +98,33 @@ pub(crate) fn index_fold(
         let (to, step) = (lanes(out.layout, dim, shape)?, out.layout.strides()[dim]);
         Places { to, chosen, step, last: out.layout.numel(), outer: 1, size: 1, inner: 1 }
     };
-    Folding::new(op, gpu, by, &places, indices, from.first, out).run(base, out)
+    Folding::new(op, gpu, by, &positions, indices, from.first, out).run(base, out)
 }
 
-/// What is put where.
+/// Which elements are written to which places.
 struct Places {
-    /// Where each key's place begins, and how its index is found; layouts of one shape.
+    /// The layouts of the start of the place of each key, and of its index. Both have one shape.
     to: Layout,
     chosen: Layout,
     step: isize,
-    /// A key above all others.
+    /// A key larger than all valid ones.
     last: usize,
-    /// Slices with one key are `outer` times `inner` elements, and lie `size` times `inner` apart.
+    /// A slice with one key has `outer` times `inner` elements; the outer ones are `size` times `inner` apart.
     outer: usize,
     size: usize,
     inner: usize,
 }
 
-/// How elements are put in their places.
+/// The algorithm.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Each place notes the last element that goes there, and takes it.
+    /// Each place records the number of its last element, and then copies it.
     Put,
-    /// It notes the element with its number.
+    /// Each place records its last element together with the number.
     PutWithClaims,
-    /// In any order.
+    /// By atomic operations, in any order.
     Whole,
-    /// As sums of whole numbers.
+    /// As fixed-point sums of integers, in any order.
     Fixed,
     /// Each place has a list of its elements.
     Groups,
@@ -132,10 +133,10 @@ enum Way {
 }
 
 impl Way {
-    fn of(by: IndexFold, dtype: DType, n: usize, places: &Places, is_wide: bool) -> Way {
-        let (last, single) = (places.last, places.outer * places.inner == 1);
+    fn of(by: IndexFold, dtype: DType, n: usize, positions: &Places, is_wide: bool) -> Way {
+        let (last, single) = (positions.last, positions.outer * positions.inner == 1);
         match by {
-            // A note at each place is worth its memory unless there are far more places than elements.
+            // A record per place is worth its memory unless there are far more places than elements.
             IndexFold::Replace if last / 16 <= n => {
                 if single && dtype.size() <= 4 && !is_wide {
                     Way::PutWithClaims
@@ -151,25 +152,25 @@ impl Way {
         }
     }
 
-    /// Whether all places are written in the end, so that what was there before can be read from elsewhere.
+    /// Whether every place is written, so that the previous values can be read from the base.
     fn writes_all(self) -> bool {
         matches!(self, Way::Put | Way::PutWithClaims | Way::Fixed)
     }
 }
 
-/// A call under way.
+/// The state of a call.
 struct Folding<'a> {
     op: &'static str,
     gpu: &'a Gpu,
     by: IndexFold,
     way: Way,
-    places: &'a Places,
+    positions: &'a Places,
     indices: &'a Indices<'a>,
-    /// Where each key's place begins, and its index.
+    /// The walk over the start of the place of each key, and over its index.
     walk: Walk<2>,
-    /// How many keys there are.
+    /// The number of keys.
     n: usize,
-    /// Whether numbers of keys and places take more than 32 bits.
+    /// Whether numbers of keys and places need more than 32 bits.
     wide: bool,
     source: KernelSource,
     from: *const u8,
@@ -181,20 +182,20 @@ impl<'a> Folding<'a> {
         op: &'static str,
         gpu: &'a Gpu,
         by: IndexFold,
-        places: &'a Places,
+        positions: &'a Places,
         indices: &'a Indices<'a>,
         from: *const u8,
         out: &mut ViewMut<'_>,
     ) -> Folding<'a> {
-        let n = places.to.numel();
-        // Two bits of a count say what it is one of: see the sort.
+        let n = positions.to.numel();
+        // Two bits of a count are flags: see the sort.
         let is_wide = |count: usize| n.max(count) >= 1 << 30;
-        let way = Way::of(by, out.dtype, n, places, is_wide(places.last));
-        let wide = is_wide(if way == Way::Put { out.layout.numel() } else { places.last });
-        let walk = Walk::new(places.to.shape(), [&places.to, &places.chosen]);
+        let way = Way::of(by, out.dtype, n, positions, is_wide(positions.last));
+        let wide = is_wide(if way == Way::Put { out.layout.numel() } else { positions.last });
+        let walk = Walk::new(positions.to.shape(), [&positions.to, &positions.chosen]);
         let source = source(by, out.dtype, wide, walk.dims().len());
         let target = out.first().cast_const();
-        Folding { op, gpu, by, way, places, indices, walk, n, wide, source, from, target }
+        Folding { op, gpu, by, way, positions, indices, walk, n, wide, source, from, target }
     }
 
     fn run(&self, base: Option<View<'_>>, out: &mut ViewMut<'_>) -> Result<()> {
@@ -202,7 +203,7 @@ impl<'a> Folding<'a> {
         let before = self.before(base, out)?;
         match self.way {
             Way::PutWithClaims => {
-                let (last, address) = (self.places.last, |at: *const u8| at.addr() as u64);
+                let (last, address) = (self.positions.last, |at: *const u8| at.addr() as u64);
                 let claims = Storage::new(op, Device::Cuda(gpu.ordinal), last * size_of::<u64>())?;
                 // SAFETY: the memory was just asked for.
                 unsafe { gpu.clear(op, claims.as_ptr().cast_mut(), last * size_of::<u64>())? };
@@ -210,13 +211,13 @@ impl<'a> Folding<'a> {
                 self.write("put_claimed", last, Arguments::new().at(claims.as_ptr()).at(before))
             }
             Way::Put => {
-                let winner = self.numbers(self.places.last)?;
+                let winner = self.numbers(self.positions.last)?;
                 // SAFETY: the memory was just asked for.
-                unsafe { gpu.clear(op, winner.as_ptr().cast_mut(), self.places.last * self.size())? };
+                unsafe { gpu.clear(op, winner.as_ptr().cast_mut(), self.positions.last * self.size())? };
                 self.keys("claim", &[&winner])?;
-                self.write("put", self.places.last, Arguments::new().at(winner.as_ptr()).at(before))
+                self.write("put", self.positions.last, Arguments::new().at(winner.as_ptr()).at(before))
             }
-            Way::Whole if self.places.outer * self.places.inner == 1 => {
+            Way::Whole if self.positions.outer * self.positions.inner == 1 => {
                 self.by_index(&self.source, "fold_each", self.n, &[self.from.addr() as u64, self.target.addr() as u64])
             }
             Way::Whole => {
@@ -225,7 +226,7 @@ impl<'a> Folding<'a> {
                 self.write("fold_whole", self.n, Arguments::new().at(key.as_ptr()))
             }
             Way::Fixed => {
-                let sums = FixedSums::new(op, gpu, self.n, self.places.last, self.walk.dims().len())?;
+                let sums = FixedSums::new(op, gpu, self.n, self.positions.last, self.walk.dims().len())?;
                 let by_index = |source: &KernelSource, name: &str, threads: usize, rest: &[u64]| {
                     self.by_index(source, name, threads, rest)
                 };
@@ -233,13 +234,13 @@ impl<'a> Folding<'a> {
                 unsafe { sums.run(op, gpu, [self.from, before, self.target], by_index) }
             }
             Way::Groups => {
-                let groups = Groups::new(op, gpu, self.n, self.places.last, self.wide)?;
+                let groups = Groups::new(op, gpu, self.n, self.positions.last, self.wide)?;
                 self.keys("count_places", &[&groups.key, &groups.order, &groups.counts])?;
                 groups.run(op, gpu)?;
-                self.write("fold_groups", self.places.last, groups.result())
+                self.write("fold_groups", self.positions.last, groups.result())
             }
             Way::Sorted => {
-                let bits = (usize::BITS - self.places.last.leading_zeros()) as usize;
+                let bits = (usize::BITS - self.positions.last.leading_zeros()) as usize;
                 let sort = RadixSort::new(op, gpu, self.n, 1, bits, [self.wide; 2])?;
                 self.keys("keys", &[&sort.keys[0]])?;
                 sort.run(op, gpu)?;
@@ -249,7 +250,7 @@ impl<'a> Folding<'a> {
         }
     }
 
-    /// Where what was in the places before is to be found: in the base, or, if it has to be there, in the target.
+    /// The address of the previous values: the base, or the target if the algorithm needs a copy there.
     fn before(&self, base: Option<View<'_>>, out: &mut ViewMut<'_>) -> Result<*const u8> {
         let Some(base) = base else { return Ok(self.target) };
         let alike = base.dtype == out.dtype && base.layout.is_contiguous() && out.layout.is_contiguous();
@@ -265,22 +266,22 @@ impl<'a> Folding<'a> {
         if self.wide { 8 } else { 4 }
     }
 
-    /// Memory for so many of these.
+    /// Memory for `count` numbers of keys or places.
     fn numbers(&self, count: usize) -> Result<Storage> {
         Storage::new(self.op, Device::Cuda(self.gpu.ordinal), count * self.size())
     }
 
-    /// Starts a kernel that reads the indices, for so many threads; `rest` are its other arguments.
+    /// Launches a kernel that reads the indices, with `threads` threads; `rest` are its other arguments.
     fn by_index(&self, source: &KernelSource, name: &str, threads: usize, rest: &[u64]) -> Result<()> {
         let (own, taken, fault) = self.gpu.faults(self.op);
         let arguments = Arguments::new()
             .at(self.indices.view.first())
             .words(&steps(&self.walk, 0))
             .words(&steps(&self.walk, 1))
-            .word(self.places.step as i64 as u64)
+            .word(self.positions.step as i64 as u64)
             .words(&[self.indices.size as u64, u64::from(self.indices.from_end)])
             .size(self.n)
-            .size(self.places.last);
+            .size(self.positions.last);
         let arguments = rest.iter().fold(arguments, |all, &word| all.word(word));
         let arguments = arguments.word(own).word(taken).word(fault);
         let function = source.function(self.op, self.gpu, name)?;
@@ -288,15 +289,15 @@ impl<'a> Folding<'a> {
         unsafe { arguments.launch(self.op, self.gpu, function, Grid::over(threads, 256, 256)) }
     }
 
-    /// Starts one that reads every index, and writes to memory for all keys or places.
+    /// Launches a kernel that reads every index, and writes to memory for all keys or places.
     fn keys(&self, name: &str, results: &[&Storage]) -> Result<()> {
         let results: SmallVec<[u64; 4]> = results.iter().map(|result| result.as_ptr().addr() as u64).collect();
         self.by_index(&self.source, name, self.n, &results)
     }
 
-    /// Starts one that writes to the target, for each of so many elements or places.
+    /// Launches a kernel that writes to the target, for each of `each` elements or places.
     fn write(&self, name: &str, each: usize, arguments: Arguments) -> Result<()> {
-        let Places { outer, size, inner, last, .. } = *self.places;
+        let Places { outer, size, inner, last, .. } = *self.positions;
         let slices = [outer, size, inner].map(|size| size as u64);
         let arguments = arguments.at(self.from).at(self.target).size(self.n).size(last).words(&slices);
         let function = self.source.function(self.op, self.gpu, name)?;

@@ -1,21 +1,20 @@
-// The numbers of elements by the places that they go to, without a sort: places are counted, and each gets as many numbers as
-// there are for it, in any order. Where there are few, whoever reads them finds their order; where there are more than FEW, a
-// block sorts them.
+// Groups the numbers of elements by place without a sort: the elements of each place are counted, and their numbers stored
+// together in any order. Up to FEW numbers are ordered by the kernel that reads them; more are sorted by a block.
 
 #define OWN_BITS (sizeof(I) * 8 - 2)
-// What a block says: the sum of its tile, or of all tiles up to it.
+// The flags of a published sum: that of one tile, or of all tiles up to it.
 #define IN_TILE ((I)1 << OWN_BITS)
 #define UP_TO_HERE ((I)2 << OWN_BITS)
 
-// Where the numbers of each place begin, from how many each has; `large` gets the places that have many. `state` is a word of
-// each tile, with zeros.
+// The start of the numbers of each place, by a prefix sum of the counts with decoupled look-back; `large` gets the places with
+// more than FEW numbers. `state` has a word per tile, initially zero.
 extern "C" __global__ void __launch_bounds__(256) place_starts(
     const I* counts, u64 last, I* starts, I* state, u32* ticket, I* large, u32* larges
 ) {
     __shared__ I begin;
     __shared__ u32 taken;
     const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    // Tiles are taken in order, so that those before are under way.
+    // Tiles are taken in order, so that all earlier tiles have started.
     if (threadIdx.x == 0) taken = atomicAdd(ticket, 1u);
     __syncthreads();
     const u64 tile = taken, first = tile * TILE + threadIdx.x * ITEMS;
@@ -63,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(256) group(
         if (key[i] != (I)last) members[starts[key[i]] + order[i]] = (I)i;
 }
 
-// The numbers of places that have many, sorted: by a block each, digit by digit. `other` is as large as `members`.
+// Sorts the numbers of places with more than FEW, one block per place, by a radix sort. `other` is as large as `members`.
 extern "C" __global__ void __launch_bounds__(256) order_large(
     const I* counts, const I* starts, const I* large, const u32* larges, u64 n, I* members, I* other
 ) {
@@ -89,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(256) order_large(
                 for (int k = 0; k < ITEMS; ++k) {
                     const u64 i = first + begin + k * 32;
                     number[k] = i < len ? from[i] : 0;
-                    // What is beyond the end comes last.
+                    // Padding beyond the end comes last.
                     digit[k] = i < len ? (u32)(number[k] >> shift & 255) : 255;
                 }
                 rank(digit, at, count, start, peers);
@@ -105,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(256) order_large(
             I* const swapped = from;
             from = to, to = swapped;
         }
-        // After an odd number of passes they are in the wrong place.
+        // After an odd number of passes they are in the other buffer.
         if (shift / 8 % 2 == 1) for (u64 i = threadIdx.x; i < len; i += 256) to[i] = from[i];
         __syncthreads();
     }

@@ -1,5 +1,4 @@
-//! The numbers of elements by the places that they go to, where there are about as many places as elements: in less time than
-//! a sort takes.
+//! Groups the numbers of elements by their target places, faster than a sort if there are about as many places as elements.
 
 use super::{BEFORE, RANK};
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
@@ -8,7 +7,7 @@ use crate::storage::Storage;
 use crate::{DType, Device, Result};
 
 const FILES: &[&str] = &[BEFORE, RANK, include_str!("group.cu")];
-/// Elements of a place that whoever reads them brings into their order.
+/// Up to this many elements of a place are ordered by the kernel that reads them.
 pub(super) const FEW: usize = 16;
 const THREADS: usize = 256;
 const ITEMS: usize = 8;
@@ -17,12 +16,13 @@ pub(super) struct Groups {
     n: usize,
     last: usize,
     wide: bool,
-    /// The place of each element, and its number among those that go there.
+    /// The place of each element, and its number among the elements of that place.
     pub key: Storage,
     pub order: Storage,
-    /// How many go to each place; behind these what blocks say of tiles of places, a ticket, and how many places have many.
+    /// The number of elements of each place, followed by the published sums of tiles of places, a ticket, and the number of
+    /// places with more than [`FEW`] elements.
     pub counts: Storage,
-    /// Where the numbers of each place begin, and the numbers.
+    /// The start of the numbers of each place, and the numbers.
     starts: Storage,
     members: Storage,
 }
@@ -46,7 +46,7 @@ impl Groups {
         KernelSource::new(FILES, DType::I64, wide).set("WARPS", THREADS / 32).set("ITEMS", ITEMS).set("FEW", FEW)
     }
 
-    /// Finds the numbers of each place, from what was counted.
+    /// Groups the numbers by place, from the counts.
     ///
     /// # Errors
     /// If memory runs out, or a kernel cannot be compiled or started.
@@ -72,7 +72,7 @@ impl Groups {
             .size(n)
             .size(last)
             .at(self.members.as_ptr());
-        // The numbers among those of a place are not needed any more, and serve as memory for a sort.
+        // `order` is no longer needed, and serves as a buffer for a sort.
         let order = Arguments::new()
             .at(self.counts.as_ptr())
             .at(self.starts.as_ptr())
@@ -81,7 +81,7 @@ impl Groups {
             .size(n)
             .at(self.members.as_ptr())
             .at(self.order.as_ptr());
-        // SAFETY: there is memory for a number of every element and of every place, and for as many places as can have many.
+        // SAFETY: there is memory for a number of every element and of every place, and for all places with more than FEW elements.
         unsafe {
             starts.launch(op, gpu, source.function(op, gpu, "place_starts")?, Grid::over(tiles, 1, THREADS))?;
             group.launch(op, gpu, source.function(op, gpu, "group")?, Grid::over(n, THREADS, THREADS))?;
@@ -90,7 +90,7 @@ impl Groups {
         }
     }
 
-    /// What a kernel reads the numbers by.
+    /// The arguments by which a kernel reads the numbers.
     pub fn result(&self) -> Arguments {
         Arguments::new().at(self.counts.as_ptr()).at(self.starts.as_ptr()).at(self.members.as_ptr())
     }

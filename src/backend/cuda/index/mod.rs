@@ -1,5 +1,5 @@
-//! Choosing elements, and putting them in places, by index. Indices are looked at by the kernels: a wrong one is reported when the GPU is
-//! next waited for, and what it would have touched is left alone.
+//! Reading and writing by index. The kernels check indices: one out of range is reported at the next synchronization with the
+//! GPU, and its element is neither read nor written.
 
 mod fixed;
 pub(crate) mod fold;
@@ -19,14 +19,14 @@ use crate::layout::Walk;
 use crate::{DType, Result};
 
 const FILES: &[&str] = &[include_str!("../runtime/fault.cu"), include_str!("index.cu")];
-/// The order of elements, for sources that [`with_order`] sets.
+/// The order of elements, for sources configured by [`with_order`].
 pub(crate) const ORDER: &str = include_str!("order.cu");
 /// Sums over the threads of a block.
 const BEFORE: &str = include_str!("../runtime/before.cu");
-/// How a block finds the places of elements by digits; after [`BEFORE`].
+/// The ranking of elements by digits within a block; after [`BEFORE`].
 const RANK: &str = include_str!("rank.cu");
 
-/// An integer of the size of an element, where its value does not matter.
+/// The unsigned integer of the size of an element, for kernels that do not interpret its value.
 fn bits(dtype: DType) -> DType {
     match dtype.size() {
         1 => DType::U8,
@@ -38,7 +38,7 @@ fn bits(dtype: DType) -> DType {
 
 /// A source that compares elements of a dtype by their bits.
 pub(crate) fn with_order(source: KernelSource, dtype: DType) -> KernelSource {
-    // The bits of an infinity in half precision: all of the exponent.
+    // The bits of infinity in half precision: all exponent bits.
     let infinity = if dtype == DType::F16 { 0x7c00 } else { 0x7f80 };
     source.dtype("E", bits(dtype)).set("ORDER", order_kind(dtype)).set("HALF_INFINITY", infinity)
 }
@@ -99,7 +99,7 @@ pub(crate) fn gather(
     unsafe { arguments.launch(op, gpu, function, Grid::over(shape.numel(), 256, 256)) }
 }
 
-/// Integers along a dimension of `size`, of which negative ones count from its end.
+/// Indices along a dimension of `size`, with negative ones counted from the end.
 ///
 /// # Errors
 /// If memory runs out, or the kernel cannot be compiled or started.

@@ -1,12 +1,12 @@
-// Where the elements of a mask are true. A thread has ITEMS neighbours, a block BLOCK elements.
+// The indices of the true elements of a mask. A thread reads ITEMS adjacent elements, a block BLOCK elements.
 
 #define ITEMS 16
 #define BLOCK (256 * ITEMS)
 
-// The number of this thread's elements that are true, and which of them: bits from the lowest on.
+// A bit mask of which elements of this thread are true, from the lowest bit on.
 __device__ inline u32 seen(const u8* mask, u64 n, u64 first) {
     u32 found = 0;
-    // Whole ones are read at once, where the mask begins at a multiple of their size.
+    // Read as one vector, if complete and aligned.
     if (first + ITEMS <= n && ((u64)mask & (ITEMS - 1)) == 0) {
         const Pack<u8, ITEMS> all = *(const Pack<u8, ITEMS>*)(mask + first);
 #pragma unroll
@@ -29,8 +29,7 @@ extern "C" __global__ void __launch_bounds__(256) count_true(const u8* mask, u64
     counts[blockIdx.x] = all;
 }
 
-// Each count becomes the sum of those before it, and the one after the last that of all. One block of 1024 threads, each with
-// EACH of them at a time.
+// The exclusive prefix sum of the counts, followed by the total. One block of 1024 threads, each with EACH counts at a time.
 #define EACH 8
 
 extern "C" __global__ void __launch_bounds__(1024) starts(u64* counts, u64 n) {
@@ -53,17 +52,17 @@ extern "C" __global__ void __launch_bounds__(1024) starts(u64* counts, u64 n) {
 
 struct Sizes { u64 size[R]; };
 
-// out is (how many, R): the indices of the true elements. `starts` says how many there are before each block.
+// out is (count, R): the indices of the true elements. `starts` holds the number of true elements before each block.
 extern "C" __global__ void __launch_bounds__(256) write_true(const u8* mask, u64 n, const u64* starts, i64* out, Sizes sizes) {
-    __shared__ u16 places[BLOCK];
+    __shared__ u16 positions[BLOCK];
     const u64 begin = (u64)blockIdx.x * BLOCK, start = starts[blockIdx.x];
     u32 found = seen(mask, n, begin + threadIdx.x * ITEMS);
     u32 all, to = sum_before<8>((u32)__popc(found), all);
-    // First in shared memory, so that neighbours are written by neighbours.
-    for (; found; found &= found - 1) places[to++] = (u16)(threadIdx.x * ITEMS + __ffs(found) - 1);
+    // Collected in shared memory first, so that writes are coalesced.
+    for (; found; found &= found - 1) positions[to++] = (u16)(threadIdx.x * ITEMS + __ffs(found) - 1);
     __syncthreads();
     for (u32 k = threadIdx.x; k < all; k += 256) {
-        u64 rest = begin + places[k];
+        u64 rest = begin + positions[k];
         i64* const row = out + (start + k) * R;
         for (int r = R - 1; r > 0; --r) {
             const u64 next = rest / sizes.size[r];

@@ -1,4 +1,4 @@
-//! Where the elements of a mask are true.
+//! The indices of the true elements of a mask.
 
 use crate::backend::View;
 use crate::backend::cuda::nn::rows::InOrder;
@@ -10,7 +10,7 @@ use crate::storage::Storage;
 use crate::{DType, Device, Result, Scalar, Shape};
 
 const FILES: &[&str] = &[super::BEFORE, include_str!("nonzero.cu")];
-/// Elements that a block looks at, as in the source.
+/// Elements per block, as in the source.
 const BLOCK: usize = 4096;
 
 /// Sources of every kind, to be compiled by a test.
@@ -23,7 +23,7 @@ fn source(rank: usize) -> KernelSource {
     KernelSource::new(FILES, DType::I64, true).set("R", rank)
 }
 
-/// As the CPU's [`nonzero`](crate::backend::cpu::index::nonzero::nonzero). It waits for the GPU, to know how many there are.
+/// As the CPU's [`nonzero`](crate::backend::cpu::index::nonzero::nonzero). It synchronizes with the GPU, to read the count.
 ///
 /// # Errors
 /// If memory runs out, or a kernel cannot be compiled or started.
@@ -37,7 +37,7 @@ pub(crate) fn nonzero(op: &'static str, ordinal: usize, mask: View<'_>, shape: &
     let source = source(shape.len().max(1));
     let blocks = n.div_ceil(BLOCK);
     let grid = Grid { blocks: [blocks, 1], threads: [256, 1], shared: 0 };
-    // One more than there are blocks: the last one becomes the number of all.
+    // One count more than blocks: the last one becomes the total.
     let line = Layout::contiguous([blocks + 1].into());
     let counts = Storage::new(op, device, (blocks + 1) * 8)?;
     let count = Arguments::new().at(from.first).size(n).at(counts.as_ptr());

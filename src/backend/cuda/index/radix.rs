@@ -1,4 +1,4 @@
-//! The stable sort that long lanes and sums by index go through: of numbers by keys, eight bits of them at a time.
+//! A stable radix sort of numbers by keys, eight bits at a time, for long lanes and for folds by index.
 
 use super::ORDER;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
@@ -7,32 +7,32 @@ use crate::storage::Storage;
 use crate::{DType, Device, Result};
 
 const FILES: &[&str] = &[ORDER, super::BEFORE, super::RANK, include_str!("sort_long.cu")];
-/// Digits of eight bits.
+/// The number of values of a digit of eight bits.
 const DIGITS: usize = 256;
-/// Elements of a thread.
+/// Elements per thread.
 const ITEMS: usize = 8;
-/// Threads of a block that counts, one for each digit.
+/// Threads of a counting block, one per digit value.
 const COUNTING: usize = DIGITS;
 
-/// The numbers below `n`, to be sorted by keys, and then by the lanes that they belong to: lane `i / len` has number `i`.
+/// A sort of the numbers below `n` by keys, and then by lanes: number `i` belongs to lane `i / len`.
 pub(super) struct RadixSort {
     n: usize,
     lanes: usize,
     key_passes: usize,
-    /// Whether counts and numbers take eight bytes.
+    /// Whether counts and numbers have eight bytes.
     wide: bool,
-    /// Whether keys do.
+    /// Whether keys have eight bytes.
     wide_keys: bool,
-    /// The keys before the sort are the first of these.
+    /// Two buffers; the first holds the keys before the sort.
     pub keys: [Storage; 2],
     numbers: [Storage; 2],
-    /// Counts of the digits of all passes, what is known of each pass, tickets of each pass and of those who count, and what
-    /// tiles say of themselves, twice.
+    /// The digit counts of all passes, the state of each pass, the tickets of the passes and of the counting blocks, and the
+    /// published sums of tiles, twice.
     work: Storage,
 }
 
 impl RadixSort {
-    /// Numbers, and keys, take eight bytes if they have to, or as the caller says.
+    /// Numbers and keys have eight bytes if necessary, or if the caller requests it.
     ///
     /// # Errors
     /// If memory runs out.
@@ -44,7 +44,7 @@ impl RadixSort {
         key_bits: usize,
         [wide, wide_keys]: [bool; 2],
     ) -> Result<RadixSort> {
-        // Two bits of a count say what it is one of. A buffer of keys also holds numbers.
+        // Two bits of a count are flags. A buffer of keys also holds numbers.
         let wide = wide || n >= 1 << 30;
         let wide_keys = wide_keys || wide;
         let memory = |bytes: usize| Storage::new(op, Device::Cuda(gpu.ordinal), bytes);
@@ -63,7 +63,7 @@ impl RadixSort {
         self.key_passes + (usize::BITS - (self.lanes - 1).leading_zeros()).div_ceil(8) as usize
     }
 
-    /// Threads of a block that sorts a tile. With more of wide keys there would be too little shared memory.
+    /// Threads of a block that sorts a tile. More threads with wide keys would exceed the shared memory.
     fn threads(wide_keys: bool) -> usize {
         if wide_keys { 256 } else { 512 }
     }
@@ -77,7 +77,7 @@ impl RadixSort {
         if self.wide { 8 } else { 4 }
     }
 
-    /// Where the parts of the memory begin: what is known of passes, tickets, and what tiles say.
+    /// The offset of the states of passes in `work`; the tickets and the published sums of tiles follow.
     fn plan(&self) -> usize {
         self.passes() * DIGITS * self.count()
     }
@@ -95,8 +95,8 @@ impl RadixSort {
         self.work.as_ptr().wrapping_add(offset)
     }
 
-    /// What a kernel reads the result by: both buffers of keys, both of numbers, and which of them it is. Not after a sort that
-    /// writes elements.
+    /// The arguments by which a kernel reads the result: both buffers of keys, both of numbers, and which of them is valid. Not
+    /// after a sort that writes elements.
     pub fn result(&self, arguments: Arguments) -> Arguments {
         let known = self.at(self.plan() + self.passes() * size_of::<u32>());
         let buffers = self.keys.iter().chain(&self.numbers);
@@ -123,7 +123,7 @@ impl RadixSort {
         unsafe { self.run_with(op, gpu, &self.own_source(), &[self.keys[0].as_ptr().addr() as u64]) }
     }
 
-    /// Sorts by `ends`, what the source has the keys from, and by lanes.
+    /// Sorts by the keys that the source reads from `ends`, and by lanes.
     ///
     /// # Errors
     /// If a kernel cannot be compiled or started.
@@ -136,12 +136,12 @@ impl RadixSort {
         let (counts, plan, tickets) = (self.at(0), self.at(self.plan()), self.at(self.tickets()));
         let done = tickets.wrapping_add(passes * size_of::<u32>());
         let count = Arguments::new().words(ends).words(&sorted).at(counts).at(plan).at(done);
-        // A block counts many keys, since it adds its counts to those of all.
+        // Blocks count many keys each, since every block adds its counts to the global ones.
         let counting = Grid::over(self.n.div_ceil(16).min(gpu.processors as usize * 8 * COUNTING), COUNTING, COUNTING);
         let threads = RadixSort::threads(self.wide_keys);
         let grid = Grid { blocks: [self.tiles(), 1], threads: [threads, 1], shared: 0 };
         let sweep = source.function(op, gpu, "sweep")?;
-        // SAFETY: there is memory for all counts, for `n` keys and numbers twice, and for what the blocks say; see `new`.
+        // SAFETY: there is memory for all counts, for `n` keys and numbers twice, and for the published sums; see `new`.
         unsafe {
             count.launch(op, gpu, source.function(op, gpu, "count_digits")?, counting)?;
             for pass in 0..passes {

@@ -1,15 +1,15 @@
-// The places of elements in a stable sort by eight bits of their keys, a digit, which a block finds for a tile of them. It has
-// WARPS warps, and each thread ITEMS elements: element k of a thread is number
+// The ranks of the elements of a tile in a stable sort by a digit, eight bits of their keys, found by a block. It has WARPS
+// warps, and each thread ITEMS elements: element k of a thread is number
 // (warp * ITEMS + k) * 32 + lane of the tile.
 
 #define THREADS (WARPS * 32)
 #define TILE (THREADS * ITEMS)
-// Digits that a thread has to add up, if there are some for it.
+// The number of digits that a thread sums, and whether it has any.
 #define DIGITS (THREADS > 256 ? 1 : 256 / THREADS)
 #define HAS_DIGITS (THREADS <= 256 || threadIdx.x < 256)
 
-// `to` becomes each element's place in the tile. Thread t also learns how many have each of its digits, from DIGITS * t on, and
-// how many have a smaller one. `peers` is memory for as long as this takes.
+// `to` becomes the rank of each element in the tile. Thread t also gets, for its digits from DIGITS * t on, the number of
+// elements with the digit and with a smaller one. `peers` is temporary memory.
 __device__ inline void rank(
     const u32 (&digit)[ITEMS], u32 (&to)[ITEMS], u32 (&count)[DIGITS], u32 (&start)[DIGITS], u32 (*peers)[256]
 ) {
@@ -20,7 +20,7 @@ __device__ inline void rank(
     __syncwarp();
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
-        // The threads of the warp that have the same digit say so in one word: that takes less time than eight votes.
+        // The threads of the warp with the same digit set their bits in one word, which is faster than eight ballots.
         atomicOr(&peers[warp][digit[k]], 1u << lane);
         __syncwarp();
         const u32 alike = peers[warp][digit[k]], old = seen[warp][digit[k]], before = __popc(alike & ((1u << lane) - 1));
@@ -30,7 +30,7 @@ __device__ inline void rank(
         to[k] = old + before;
     }
     __syncthreads();
-    // Each warp's count of a digit becomes that of the warps before it.
+    // The count of a digit in a warp becomes the count in all warps before it.
     u32 own = 0;
 #pragma unroll
     for (int j = 0; j < DIGITS && HAS_DIGITS; ++j) {

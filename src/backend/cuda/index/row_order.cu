@@ -1,5 +1,5 @@
-// The order of rows by their first elements, then by their second, and so on. Runs of `run` numbers that are in order are merged
-// two by two: each number finds how many of the other run come before it. Rows that are equal stay in their order.
+// The lexicographic order of rows, by a stable merge sort. Sorted runs of `run` numbers are merged in pairs: each number finds
+// its position in the other run by binary search.
 
 __device__ inline bool comes_before(const E* x, u64 columns, u64 a, u64 b, bool if_equal) {
     for (u64 column = 0; column < columns; ++column) {
@@ -9,7 +9,7 @@ __device__ inline bool comes_before(const E* x, u64 columns, u64 a, u64 b, bool 
     return if_equal;
 }
 
-// Without `from` the numbers are in their own order.
+// Without `from` the numbers are 0, 1, 2, ..
 extern "C" __global__ void __launch_bounds__(256) merge_rows(
     const E* x, u64 rows, u64 columns, u64 run, const i64* from, i64* to
 ) {
@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(256) merge_rows(
         u64 low = first, high = left ? end : middle;
         while (low < high) {
             const u64 half = low + (high - low) / 2;
-            // An equal one of the first run comes before one of the second.
+            // Of equal rows, that of the first run comes first.
             if (comes_before(x, columns, number(half), own, !left)) low = half + 1;
             else high = half;
         }

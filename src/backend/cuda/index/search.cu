@@ -7,7 +7,7 @@ extern "C" __global__ void __launch_bounds__(256) searchsorted(
     for (u64 i = (u64)blockIdx.x * 256 + threadIdx.x; i < n; i += all) {
         const T value = (T)widen(values[i]);
         const X* row = sequence + i / width * len;
-        // A NaN comes after all elements, and one among these, which is at their end, after all other values.
+        // A NaN value comes after all elements; NaN elements, at the end of the row, after all other values.
         u64 low = value != value ? len : 0, high = len;
         while (low < high) {
             const u64 middle = low + (high - low) / 2;

@@ -1,6 +1,5 @@
-//! Where numbers belong among numbers that are in order.
+//! Binary search in sorted sequences.
 
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::gpu::gpu;
 use crate::backend::{View, ViewMut};
@@ -15,7 +14,7 @@ pub(super) fn sources() -> Vec<KernelSource> {
 }
 
 fn source(dtype: DType) -> KernelSource {
-    KernelSource::new(FILES, compute_dtype(dtype), true).dtype("X", dtype)
+    KernelSource::new(FILES, dtype.compute_dtype(), true).dtype("X", dtype)
 }
 
 /// As the CPU's [`searchsorted`](crate::backend::cpu::index::search::searchsorted).

@@ -1,12 +1,12 @@
-// Elements by their place in the order along a dimension of (outer, len, inner) elements. A block has a lane, and finds the key at
-// a place by eight bits at a time.
+// Selection by rank along a dimension of (outer, len, inner) elements. A block processes a lane, and finds the key of a rank
+// eight bits at a time.
 
-// Elements that a thread reads before it looks at any.
+// Elements that a thread reads before it processes them.
 #define AT_ONCE 8
 
 __device__ inline u64 first_of(u64 lane, u64 len, u64 inner) { return lane / inner * len * inner + lane % inner; }
 
-// The key with `before` smaller ones before it, or as many with the same key; `before` becomes how many of these come first.
+// The key at position `before` of the sorted lane; `before` becomes its position among the elements with this key.
 __device__ inline u64 key_at(const E* x, u64 len, u64 inner, u64 flip, u64& before) {
     __shared__ u32 counts[256];
     __shared__ u64 found, left;
@@ -32,7 +32,7 @@ __device__ inline u64 key_at(const E* x, u64 len, u64 inner, u64 flip, u64& befo
     return prefix;
 }
 
-// The number of threads before this one for which `here` is true; `all` becomes that of all.
+// The number of threads before this one for which `here` is true; `all` becomes the number in the block.
 __device__ inline u64 before_me(bool here, u64& all) {
     __shared__ u32 counts[8];
     const int warp = threadIdx.x >> 5, thread = threadIdx.x & 31;
@@ -49,14 +49,14 @@ __device__ inline u64 before_me(bool here, u64& all) {
     return own;
 }
 
-// The highest bits of keys, by which those that may be among the first are told from the others.
+// The number of leading bits of a key, by which candidates for the first elements are selected.
 #define HIGH (sizeof(E) == 1 ? 8 : 11)
 #define BINS (1 << HIGH)
 #define CANDIDATES 1024
 
-// The k first of a lane, sorted, from two looks at its elements: the first counts them by the highest bits of their keys, the
-// second collects all that have those of the last one or smaller ones. False if these are too many, and nothing was written.
-__device__ inline bool few_of(const E* x, u64 len, u64 inner, u64 flip, u64 k, i64* places, E* values) {
+// The first k elements of a lane, sorted, in two passes: the first counts elements by the leading bits of their keys, the
+// second collects those whose leading bits do not exceed those of element k. False if these are too many; nothing is written.
+__device__ inline bool few_of(const E* x, u64 len, u64 inner, u64 flip, u64 k, i64* positions, E* values) {
     __shared__ u32 counts[BINS];
     __shared__ u64 keys[CANDIDATES];
     __shared__ u64 numbers[CANDIDATES];
@@ -66,7 +66,7 @@ __device__ inline bool few_of(const E* x, u64 len, u64 inner, u64 flip, u64 k, i
     for (int bin = threadIdx.x; bin < BINS; bin += 256) counts[bin] = 0;
     if (threadIdx.x == 0) collected = 0;
     __syncthreads();
-    // Several are read before any is counted: a read takes long.
+    // Several elements are read before any is counted, to hide latency.
     for (u64 begin = threadIdx.x; begin < len; begin += 256 * AT_ONCE) {
         E element[AT_ONCE];
 #pragma unroll
@@ -81,7 +81,7 @@ __device__ inline bool few_of(const E* x, u64 len, u64 inner, u64 flip, u64 k, i
     u32 before = sum_before<8>(sum);
     for (int j = 0; j < own; ++j) {
         const u32 here = counts[threadIdx.x * own + j];
-        // One bin has the last of the k.
+        // Exactly one bin contains element k.
         if (before < k && k <= before + here) limit = threadIdx.x * own + j, all = before + here;
         before += here;
     }
@@ -108,15 +108,14 @@ __device__ inline bool few_of(const E* x, u64 len, u64 inner, u64 flip, u64 k, i
         const u64 key = keys[i], number = numbers[i];
         u32 rank = 0;
         for (u32 each = 0; each < all; ++each) rank += keys[each] < key || (keys[each] == key && numbers[each] < number);
-        if (rank < k) places[rank] = (i64)number, values[rank] = x[number * inner];
+        if (rank < k) positions[rank] = (i64)number, values[rank] = x[number * inner];
     }
     __syncthreads();
     return true;
 }
 
-// How many come before the one that is looked for: `kind` is 0 for the place k, 1 for the median, 2 for the median of what is not
-// NaN.
-__device__ inline u64 place(u64 kind, u64 k, u64 len, u64 nans) {
+// The sorted position of the element to find: `kind` is 0 for position k, 1 for the median, 2 for the median without NaNs.
+__device__ inline u64 position(u64 kind, u64 k, u64 len, u64 nans) {
     if (kind == 0) return k;
     if (kind == 1) return nans > 0 ? len - nans : (len - 1) / 2;
     return nans == len ? 0 : (len - nans - 1) / 2;
@@ -135,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(256) kth(
                 before_me(ORDER == 2 && i < len && sort_key(own[i * inner]) == ONES, some);
                 nans += some;
             }
-            before = place(kind, k, len, nans);
+            before = position(kind, k, len, nans);
         }
         const u64 key = key_at(own, len, inner, 0, before);
         u64 seen = 0, some;
@@ -150,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(256) kth(
     }
 }
 
-// As `kth`, from the order of whole lanes, which is laid out as they are.
+// As `kth`, from the sorting indices of whole lanes, with the layout of the elements.
 extern "C" __global__ void __launch_bounds__(256) kth_of_sorted(
     const E* x, const i64* order, u64 lanes, u64 len, u64 inner, u64 kind, u64 k, i64* indices
 ) {
@@ -162,12 +161,12 @@ extern "C" __global__ void __launch_bounds__(256) kth_of_sorted(
             if (sort_key(x[first + order[first + middle * inner] * inner]) == ONES) high = middle;
             else low = middle + 1;
         }
-        const u64 at = place(kind, k, len, len - high);
+        const u64 at = position(kind, k, len, len - high);
         indices[lane] = order[first + at * inner];
     }
 }
 
-// The k first of each lane of an order.
+// The first k sorting indices of each lane.
 extern "C" __global__ void __launch_bounds__(256) first_of_sorted(
     const i64* order, u64 n, u64 len, u64 inner, u64 k, i64* indices
 ) {
@@ -178,15 +177,15 @@ extern "C" __global__ void __launch_bounds__(256) first_of_sorted(
     }
 }
 
-// The k first of each lane, and their places, each (lanes, k): in the order of the places, or sorted, which is an order that a
-// stable sort makes the same of.
+// The first k elements of each lane and their places, each (lanes, k): in the order of the places, or sorted. A stable sort
+// gives the same result for both.
 extern "C" __global__ void __launch_bounds__(256) first_places(
-    const E* x, u64 lanes, u64 len, u64 inner, u64 descending, u64 k, i64* places, E* values
+    const E* x, u64 lanes, u64 len, u64 inner, u64 descending, u64 k, i64* positions, E* values
 ) {
     const u64 flip = descending ? ONES : 0;
     for (u64 lane = blockIdx.x; lane < lanes; lane += gridDim.x) {
         const E* own = x + first_of(lane, len, inner);
-        if (few_of(own, len, inner, flip, k, places + lane * k, values + lane * k)) continue;
+        if (few_of(own, len, inner, flip, k, positions + lane * k, values + lane * k)) continue;
         u64 before = k - 1;
         const u64 last = key_at(own, len, inner, flip, before);
         u64 alike_seen = 0, seen = 0, some;
@@ -198,20 +197,20 @@ extern "C" __global__ void __launch_bounds__(256) first_places(
             alike_seen += some;
             const bool chosen = i < len && (key < last || (alike && rank <= before));
             const u64 to = seen + before_me(chosen, some);
-            if (chosen && to < k) places[lane * k + to] = (i64)i, values[lane * k + to] = own[i * inner];
+            if (chosen && to < k) positions[lane * k + to] = (i64)i, values[lane * k + to] = own[i * inner];
             seen += some;
         }
         __syncthreads();
     }
 }
 
-// Places in the order that a sort of the elements has found, as (outer, k, inner).
+// The places permuted by the sorting indices of their elements, as (outer, k, inner).
 extern "C" __global__ void __launch_bounds__(256) places_in_order(
-    const i64* places, const i64* order, u64 n, u64 k, u64 inner, i64* indices
+    const i64* positions, const i64* order, u64 n, u64 k, u64 inner, i64* indices
 ) {
     const u64 all = (u64)gridDim.x * 256;
     for (u64 i = (u64)blockIdx.x * 256 + threadIdx.x; i < n; i += all) {
         const u64 lane = i / k, rank = i % k;
-        indices[(lane / inner * k + rank) * inner + lane % inner] = places[lane * k + order[i]];
+        indices[(lane / inner * k + rank) * inner + lane % inner] = positions[lane * k + order[i]];
     }
 }

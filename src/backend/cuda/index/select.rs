@@ -1,4 +1,4 @@
-//! Elements by their place in the order along a dimension: found by the bits of their keys.
+//! Selection by rank along a dimension, by the bits of the keys.
 
 use super::{BEFORE, ORDER, with_order};
 use crate::backend::cuda::nn::rows::InOrder;
@@ -13,10 +13,10 @@ use crate::{DType, Device, Result};
 const FILES: &[&str] = &[ORDER, BEFORE, include_str!("select.cu")];
 const LONG_FILES: &[&str] = &[ORDER, BEFORE, include_str!("select.cu"), include_str!("select_long.cu")];
 
-/// Bits of a key that are found at a time in long lanes, and the bytes of what it knows of a lane.
+/// The bits of a key that are found per pass in long lanes, and the bytes of the state of a lane.
 const DIGIT: usize = 11;
 const SEARCH: usize = 24 + (4 << DIGIT);
-/// Elements that are worth a block, and the blocks of a lane at most.
+/// The fewest elements per block, and the most blocks per lane.
 const PIECE: usize = 4096;
 const MOST_BLOCKS: usize = 1024;
 
@@ -36,12 +36,12 @@ fn long_source(dtype: DType) -> KernelSource {
         .set("MOST_BLOCKS", MOST_BLOCKS)
 }
 
-/// Whether a block for each lane would leave most of the GPU without work for long.
+/// Whether one block per lane would leave most of the GPU idle.
 fn few_long(lanes: usize, len: usize) -> bool {
     lanes < 64 && len >= 1 << 15
 }
 
-/// The places of the elements along a dimension in order, laid out as these.
+/// The sorting indices along a dimension, with the layout of the elements.
 fn order(op: &'static str, ordinal: usize, x: View<'_>, dim: usize, descending: bool) -> Result<Storage> {
     let whole = Layout::contiguous(x.layout.shape().clone());
     let mut order = Storage::new(op, Device::Cuda(ordinal), whole.numel() * DType::I64.size())?;
@@ -103,7 +103,7 @@ pub(crate) fn kth(
     unsafe { arguments.launch(op, gpu, function, Grid::over(lanes, 1, 256)) }
 }
 
-/// As [`kth`], for a few lanes that all of the GPU looks through, once for each digit of the keys.
+/// As [`kth`], for a few lanes that the whole GPU scans, once per digit of the keys.
 fn kth_of_long(
     op: &'static str,
     gpu: &Gpu,
@@ -119,8 +119,8 @@ fn kth_of_long(
     let (searches, alike) = (memory(lanes * SEARCH)?, memory(lanes * blocks * size_of::<u32>())?);
     let (source, grid) = (long_source(dtype), Grid { blocks: [blocks, lanes], threads: [256, 1], shared: 0 });
     let lane = || Arguments::new().at(from).size(len).size(inner);
-    let (digit, place) = (source.function(op, gpu, "long_digit")?, source.function(op, gpu, "long_place")?);
-    // SAFETY: the elements lie in order; there is memory for what is known of every lane, a number for every piece, and an index
+    let (digit, position) = (source.function(op, gpu, "long_digit")?, source.function(op, gpu, "long_place")?);
+    // SAFETY: the elements lie in order; there is memory for the state of every lane, a number for every piece, and an index
     // for every lane.
     unsafe {
         gpu.clear(op, searches.as_ptr().cast_mut(), lanes * SEARCH)?;
@@ -129,7 +129,7 @@ fn kth_of_long(
             arguments.at(searches.as_ptr()).launch(op, gpu, digit, grid)?;
         }
         let arguments = lane().size(piece).at(searches.as_ptr()).at(alike.as_ptr());
-        arguments.at(indices.first().cast_const()).launch(op, gpu, place, grid)
+        arguments.at(indices.first().cast_const()).launch(op, gpu, position, grid)
     }
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn first_in_order(
     }
     let (k, inner) = (indices.layout.shape()[dim], shape[dim + 1..].iter().product::<usize>());
     let (lanes, device) = (n / k, Device::Cuda(ordinal));
-    // A sort takes less, too, of lanes that a block sorts in its shared memory.
+    // A sort is also faster for lanes that a block sorts in shared memory.
     if super::sort::in_shared_memory(x.dtype, shape[dim]) || few_long(lanes, shape[dim]) {
         let order = order(op, ordinal, x, dim, descending)?;
         let arguments = Arguments::new()
@@ -166,7 +166,7 @@ pub(crate) fn first_in_order(
         return unsafe { arguments.launch(op, gpu, function, Grid::over(n, 256, 256)) };
     }
     let (from, source) = (InOrder::new(op, ordinal, x)?, source(x.dtype));
-    let places = Storage::new(op, device, n * DType::I64.size())?;
+    let positions = Storage::new(op, device, n * DType::I64.size())?;
     let values = Storage::new(op, device, n * x.dtype.size())?;
     let first = Arguments::new()
         .at(from.first)
@@ -175,18 +175,18 @@ pub(crate) fn first_in_order(
         .size(inner)
         .word(u64::from(descending))
         .size(k)
-        .at(places.as_ptr())
+        .at(positions.as_ptr())
         .at(values.as_ptr());
     // SAFETY: the elements lie in order; there is memory for `k` places and elements of every lane.
     unsafe { first.launch(op, gpu, source.function(op, gpu, "first_places")?, Grid::over(lanes, 1, 256))? };
-    // The few that are left are sorted; the sort is stable.
+    // The selected elements are sorted; the sort is stable.
     let rows = Layout::contiguous([lanes, k].into());
     let mut order = Storage::new(op, device, n * DType::I64.size())?;
     let few = View { storage: &values, layout: &rows, dtype: x.dtype };
     let mut found = ViewMut::new(op, &mut order, &rows, DType::I64)?;
     super::sort::sort(op, ordinal, few, 1, descending, None, &mut found)?;
     let arguments = Arguments::new()
-        .at(places.as_ptr())
+        .at(positions.as_ptr())
         .at(order.as_ptr())
         .size(n)
         .size(k)

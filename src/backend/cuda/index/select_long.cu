@@ -1,17 +1,17 @@
-// The element at a place of the order of a lane that many blocks look through together: the digits of its key are found one after
-// the other, from the highest on, DIGIT bits at a time. Blocks of a column have a lane, and each one of up to MOST_BLOCKS pieces.
+// Selection by rank in a lane that many blocks scan together: the digits of the key are found sequentially from the highest,
+// DIGIT bits at a time. The blocks of a grid column share a lane, in up to MOST_BLOCKS pieces.
 
 #define DIGITS (1 << DIGIT)
 
-// What is known of a lane: the digits of the key that were found, how many elements before the one that is looked for have these,
-// and for the next digit how many elements have each. All zero at the beginning.
+// The state of a lane: the digits found so far, the position of the wanted element among those with these digits, and the
+// counts of the next digit. All zero initially.
 struct Search {
     u64 prefix, before;
     u32 nans, done;
     u32 counts[DIGITS];
 };
 
-// True for all threads of the block that comes here last of those of a lane. What the others have written is seen by it.
+// True for all threads of the last block of a lane to arrive here, which sees all writes of the other blocks.
 __device__ inline bool is_last(u32* done) {
     __shared__ bool last;
     __threadfence();
@@ -22,7 +22,7 @@ __device__ inline bool is_last(u32* done) {
     return last;
 }
 
-// Finds the digit below bit `top` of the key; `first` is true of the highest one.
+// Finds the digit below bit `top` of the key; `first` is true for the highest digit.
 extern "C" __global__ void __launch_bounds__(256) long_digit(
     const E* x, u64 len, u64 inner, u64 kind, u64 k, u64 piece, u64 top, u64 first, Search* searches
 ) {
@@ -60,11 +60,11 @@ extern "C" __global__ void __launch_bounds__(256) long_digit(
         sum += here[j];
     }
     u64 smaller = sum_before<8>(sum);
-    const u64 at = first ? place(kind, k, len, __ldcg(&search->nans)) : search->before;
+    const u64 at = first ? position(kind, k, len, __ldcg(&search->nans)) : search->before;
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < each; ++j) {
-        // One digit has the place.
+        // Exactly one digit contains the position.
         if (smaller <= at && at < smaller + here[j])
             search->prefix = prefix | (u64)(threadIdx.x * each + j) << shift, search->before = at - smaller;
         smaller += here[j];
@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(256) long_digit(
     if (threadIdx.x == 0) search->done = 0;
 }
 
-// The index of the element, of several with its key the one with `before` of them before it. `alike` has a number for each piece.
+// The index of the element: of those with its key, the one at position `before`. `alike` holds a count per piece.
 extern "C" __global__ void __launch_bounds__(256) long_place(
     const E* x, u64 len, u64 inner, u64 piece, Search* searches, u32* alike, i64* indices
 ) {
@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(256) long_place(
     __syncthreads();
     if (threadIdx.x == 0) counts[blockIdx.x] = all;
     if (!is_last(&search->done)) return;
-    // The piece that has it: each thread looks at some that follow each other.
+    // Find the piece that contains it: each thread scans some consecutive counts.
     __shared__ u64 found, earlier;
     const u32 each = (gridDim.x + 255) / 256;
     u32 here[MOST_BLOCKS / 256] = {}, sum = 0;

@@ -1,5 +1,5 @@
-//! Stable sorts along a dimension, by the bits of the elements: of short lanes in the shared memory of a block, of long ones
-//! all together.
+//! Stable sorts along a dimension, by the bits of the elements: short lanes in the shared memory of a block, long lanes in one
+//! radix sort.
 
 use super::radix::RadixSort;
 use super::{BEFORE, ORDER, RANK, with_order};
@@ -12,7 +12,7 @@ use crate::{DType, Device, Result};
 
 const ROWS: &[&str] = &[ORDER, BEFORE, RANK, include_str!("sort_rows.cu")];
 const ROW_ORDER: &[&str] = &[ORDER, include_str!("row_order.cu")];
-/// Elements of a lane that the threads of one warp can compare with each other.
+/// The longest lane that the threads of one warp sort by comparing all pairs.
 const SHORT: usize = 32;
 
 /// Sources of every kind, to be compiled by a test.
@@ -23,7 +23,7 @@ pub(super) fn sources() -> Vec<KernelSource> {
         let wide = dtype.size() == 8;
         all.push(with_order(RadixSort::source(false, wide), dtype));
         all.push(row_order_source(dtype));
-        // All ways for a few; they differ in nothing but sizes.
+        // All lengths for a few dtypes; they differ only in sizes.
         let few = matches!(dtype, DType::F32 | DType::I64);
         let lens = if few { &[7, 50, 100, 200, 500, 1000, 2000, 4000][..] } else { &[1000] };
         all.extend(lens.iter().filter_map(|&len| rows_source(dtype, len)).map(|(source, _)| source));
@@ -41,7 +41,7 @@ pub(super) fn in_shared_memory(dtype: DType, len: usize) -> bool {
     rows_source(dtype, len).is_some()
 }
 
-/// The source for lanes of this length, and the warps that a block has for each, if one can hold them.
+/// The source for lanes of this length and its number of warps per block, if a lane fits shared memory.
 fn rows_source(dtype: DType, len: usize) -> Option<(KernelSource, usize)> {
     let wide = dtype.size() == 8;
     let (warps, items) = match len {
@@ -52,7 +52,7 @@ fn rows_source(dtype: DType, len: usize) -> Option<(KernelSource, usize)> {
         257..=512 => (4, 4),
         513..=1024 => (8, 4),
         1025..=2048 => (8, 8),
-        // The keys of more would not fit into shared memory.
+        // With wide keys, such lanes would not fit in shared memory.
         2049..=4096 if !wide => (8, 16),
         _ => return None,
     };
@@ -133,7 +133,7 @@ pub(crate) fn order_rows(op: &'static str, ordinal: usize, x: View<'_>, order: &
     let function = row_order_source(x.dtype).function(op, gpu, "merge_rows")?;
     let (elements, other) = (InOrder::new(op, ordinal, x)?, Storage::new(op, Device::Cuda(ordinal), rows * 8)?);
     let passes = rows.next_power_of_two().trailing_zeros().max(1);
-    // The last pass writes the result, those before it take turns.
+    // The last pass writes the result; the passes before it alternate between the buffers.
     let buffer =
         |pass: u32| if (passes - pass).is_multiple_of(2) { order.first().cast_const() } else { other.as_ptr() };
     for pass in 0..passes {

@@ -1,28 +1,27 @@
-// A stable sort of numbers below n by keys, digit by digit, and then by the digits of the lanes that they belong to: number i
-// is of lane i / len. A pass reads keys and numbers once: the blocks have a tile each, and learn from those before them how many
-// elements of each digit came before.
+// A stable radix sort of the numbers below n by keys, and then by lanes: number i belongs to lane i / len. A pass reads keys and
+// numbers once: each block has a tile, and gets the counts of each digit in all earlier tiles by decoupled look-back.
 
 #define OWN_BITS (sizeof(I) * 8 - 2)
-// What a block says about a digit: how many there are in its tile, or in all tiles up to it.
+// The flags of a published count of a digit: that of one tile, or of all tiles up to it.
 #define IN_TILE ((I)1 << OWN_BITS)
 #define UP_TO_HERE ((I)2 << OWN_BITS)
-// Numbers for each digit, so that threads that meet the same one seldom wait for each other.
+// Counters per digit, so that threads with the same digit rarely contend.
 #define PARTS 4
-// Tiles that are asked at once for what they have to say.
+// Tiles whose published counts are read at a time.
 #define AT_ONCE 8
-// What is known of a pass: which of the two buffers it reads, whether all digits are the same, so that there is nothing to do,
-// whether numbers are still in their order, and not written yet, and whether there is nothing to do after it.
+// The flags of a pass: it reads the second buffers; all digits are the same, so that it is skipped; numbers are still in their
+// order and not written yet; it is the last pass with work.
 #define SECOND 1u
 #define ALIKE 2u
 #define IN_ORDER 4u
 #define LAST 8u
 
-// How much is sorted: n numbers, those of `lanes` lanes of length `len`, by as many digits.
+// The sizes of the sort: n numbers in `lanes` lanes of length `len`, and the numbers of passes.
 struct Sorted { u64 n, len, lanes, key_passes, passes; };
 
-// What is sorted: the keys before the first pass, and what takes the numbers after the last one, if that WRITES them.
+// Input and output: the source of the keys before the first pass, and the target of the last pass, if it WRITES elements.
 #ifdef ORDER
-// Element k of lane l of (outer, len, inner) elements, which is column l % inner of l / inner, has the number l * len + k.
+// Element k of lane l of (outer, len, inner) elements, column l % inner of outer index l / inner, has the number l * len + k.
 struct Ends {
     const E* x;
     u64 len, inner, descending;
@@ -36,21 +35,21 @@ struct Ends {
     }
     __device__ u32 passes(Sorted) const { return sizeof(E); }
     __device__ u64 turned(u64 key) const { return descending ? key ^ ONES : key; }
-    // All of them, in any order.
+    // Key i in any order: enough to count digits.
     __device__ K any_key(u64 i) const { return (K)turned(sort_key(x[i])); }
     __device__ K key(u64 i) const { return any_key(position((I)i)); }
     __device__ void write(I to, I number, K key, bool has_key) const {
-        const u64 place = position(to);
-        indices[place] = (i64)(number % (I)len);
+        const u64 target = position(to);
+        indices[target] = (i64)(number % (I)len);
         if (!values) return;
-        // Most elements are known from their keys, which are at hand.
+        // Most elements can be recovered from their keys without a read.
         const u64 own = turned(key);
-        values[place] = has_key && is_known(own) ? element_of(own) : x[position(number)];
+        values[target] = has_key && is_known(own) ? element_of(own) : x[position(number)];
     }
 };
 #define WRITES true
 #else
-// Keys that are written down, and stay beside the numbers.
+// Keys in memory, which are moved together with the numbers.
 struct Ends {
     const K* keys;
     __device__ u32 passes(Sorted of) const { return (u32)of.key_passes; }
@@ -61,7 +60,7 @@ struct Ends {
 #define WRITES false
 #endif
 
-// Counts digits of keys, block by block; `counts` is (passes, 256). These kernels have 256 threads.
+// Counts the digits of keys per block; `counts` is (passes, 256). These kernels have 256 threads.
 struct Counts { u32 of[sizeof(K)][256][PARTS]; };
 __device__ inline void clear(Counts& own, u32 passes) {
     for (u32 p = 0; p < passes; ++p) for (int part = 0; part < PARTS; ++part) own.of[p][threadIdx.x][part] = 0;
@@ -71,7 +70,7 @@ __device__ inline void add(Counts& own, K key, u32 passes) {
     for (u32 p = 0; p < passes; ++p) atomicAdd(&own.of[p][(u32)(key >> 8 * p & 255)][threadIdx.x % PARTS], 1u);
 }
 
-// The counts of all passes, (passes, 256), become where each digit begins.
+// The counts of all passes, (passes, 256), become the start of each digit.
 __device__ inline void digit_starts(Sorted of, I* counts, u32* plan) {
     u32 state = IN_ORDER;
     int last = -1;
@@ -79,7 +78,7 @@ __device__ inline void digit_starts(Sorted of, I* counts, u32* plan) {
         I own;
         if (pass < of.key_passes) own = __ldcg(&counts[pass * 256 + threadIdx.x]);
         else {
-            // Lanes with this digit, of which all are of the same length.
+            // The number of lanes with this digit, times their common length.
             const u64 step = (u64)1 << 8 * (pass - of.key_passes), from = threadIdx.x * step, rest = of.lanes % (256 * step);
             const u64 more = rest < from ? 0 : rest - from < step ? rest - from : step;
             own = (I)((of.lanes / (256 * step) * step + more) * of.len);
@@ -91,12 +90,12 @@ __device__ inline void digit_starts(Sorted of, I* counts, u32* plan) {
     }
     if (threadIdx.x > 0) return;
     plan[of.passes] = state;
-    // The last pass writes the result; if all are alike it is the first, which leaves the order as it is.
+    // The last pass with work writes the result; if there is none, the first pass does, in the given order.
     if (last >= 0) plan[last] |= LAST;
     else if (WRITES) plan[0] = IN_ORDER | LAST;
 }
 
-// Adds a block's counts to those of all. The last block to do so finds where digits begin.
+// Adds the counts of a block to the global ones. The last block to do so computes the starts of digits.
 __device__ inline void add_up(Counts& own, Sorted of, I* counts, u32* plan, u32* done) {
     __shared__ bool last;
     __syncthreads();
@@ -120,13 +119,13 @@ extern "C" __global__ void __launch_bounds__(256) count_digits(Ends ends, Sorted
     add_up(own, of, counts, plan, done);
 }
 
-// How many elements of this thread's digit are in the tiles before this one, which has `count`. What a block says is one word: no
-// one sees a part of it.
+// The number of elements with the digit of this thread in all earlier tiles; this tile has `count`. A published count is one
+// word, so that it is read and written atomically.
 __device__ inline I in_tiles_before(I* state, u64 tile, I count) {
     volatile I* const own = state + tile * 256 + threadIdx.x;
     I before = 0;
     if (tile > 0) *own = IN_TILE | count;
-    // Several at once, since each takes a way to memory and back.
+    // Several at a time, to hide memory latency.
     for (u64 other = tile; other > 0;) {
         I said[AT_ONCE];
 #pragma unroll
@@ -148,7 +147,7 @@ __device__ inline I in_tiles_before(I* state, u64 tile, I count) {
     return before;
 }
 
-// One pass. `state` is (tiles, 256), with zeros; `next` is that of the next pass, and becomes zero.
+// One pass. `state` is (tiles, 256), initially zero; `next` is the state of the next pass, and is cleared.
 extern "C" __global__ void __launch_bounds__(THREADS) sweep(
     Ends ends, K* keys0, K* keys1, I* numbers0, I* numbers1, Sorted of, u64 pass, const I* starts, const u32* plan, u32* tickets,
     I* state, I* next
@@ -166,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) sweep(
     const I* const from_numbers = second ? numbers1 : numbers0;
     K* const to_keys = second ? keys0 : keys1;
     I* const to_numbers = second ? numbers0 : numbers1;
-    // Tiles are taken in order, so that those before are under way.
+    // Tiles are taken in order, so that all earlier tiles have started.
     if (threadIdx.x == 0) ticket = atomicAdd(&tickets[pass], 1u);
     __syncthreads();
     const u64 tile = ticket, first = tile * TILE;
@@ -180,7 +179,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) sweep(
     for (int k = 0; k < ITEMS; ++k) {
         const u32 i = begin + k * 32;
         key[k] = 0, number[k] = 0;
-        // What is beyond the end comes last.
+        // Padding beyond the end comes last.
         digit[k] = 255;
         if (i >= here) continue;
         number[k] = in_order ? (I)(first + i) : from_numbers[first + i];
@@ -191,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) sweep(
     if (HAS_DIGITS) {
         if (threadIdx.x == 255) count[0] -= TILE - here;
         const I before = in_tiles_before(state, tile, (I)count[0]);
-        // Where element i of the sorted tile goes, less i.
+        // The target of element i of the sorted tile, minus i.
         goes[threadIdx.x] = starts[pass * 256 + threadIdx.x] + before - (I)start[0];
     }
     I target[ITEMS];

@@ -1,8 +1,8 @@
-// Sorts along a dimension of (outer, len, inner) elements, of which a block has a lane in its shared memory.
+// Sorts along a dimension of (outer, len, inner) elements; a block sorts a lane in shared memory.
 
 __device__ inline u64 first_of(u64 lane, u64 len, u64 inner) { return lane / inner * len * inner + lane % inner; }
 
-// The bits in which keys differ, of all threads of the block: `some` has those that one of them has, `every` those that all have.
+// The bits in which keys differ, over all threads of the block: `some` is the OR of the keys of a thread, `every` the AND.
 __device__ inline K differences(K some, K every) {
     __shared__ K parts[WARPS][2];
     for (int step = 16; step > 0; step >>= 1) {
@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) sort_rows(
         for (int k = 0; k < ITEMS; ++k) {
             const u32 i = begin + k * 32;
             number[k] = (u16)i;
-            // What is beyond the end stays there: it has the last of all digits.
+            // Padding beyond the end has the largest digits, and stays there.
             key[k] = ~K(0);
             if (i < len) {
                 key[k] = (K)sort_key(x[first + i * inner]) ^ flip;
@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) sort_rows(
     }
 }
 
-// As above, of lanes of up to 32 elements: GROUP threads of a warp have one, and each counts what comes before its own element.
+// The same for lanes of up to 32 elements: GROUP threads of a warp share a lane, and each counts the elements before its own.
 extern "C" __global__ void __launch_bounds__(256) sort_short(
     const E* x, u64 lanes, u64 len, u64 inner, u64 descending, E* values, i64* indices
 ) {

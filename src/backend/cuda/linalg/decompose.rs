@@ -1,7 +1,7 @@
-//! Factorizations by cuSOLVER, and triangular systems by cuBLAS. Several small matrices are one call, where the libraries have
-//! it; others come one after the other.
+//! Factorizations by cuSOLVER, and triangular systems by cuBLAS. A batch of small matrices is one call if the libraries support
+//! it; others are processed sequentially.
 //!
-//! Both count in columns, as do the matrices here: a tensor of shape `[batch.., columns, rows]` in row-major order.
+//! Both are column-major, as are the matrices here: a tensor of shape `[batch.., columns, rows]` in row-major order.
 
 pub(crate) use super::spectral::{eig, eigh, svd};
 use crate::backend::cuda::elementwise::chain;
@@ -24,11 +24,11 @@ pub(super) struct Handles {
     pub(super) blas: blas::cublasHandle_t,
 }
 
-// SAFETY: a handle may be used by any thread, one at a time, which the lock around it sees to.
+// SAFETY: a handle may be used by any thread, one at a time, which the lock around it ensures.
 unsafe impl Send for Handles {}
 
 impl Gpu {
-    /// The handles for a decomposition, whose results the CPU looks at: that cannot be recorded.
+    /// The handles for a decomposition whose results the CPU reads, which cannot be recorded.
     pub(super) fn handles(&self, op: &'static str) -> Result<MutexGuard<'static, Handles>> {
         capture::refuse(op, self.ordinal, "decompositions are looked at by the CPU")?;
         self.libraries(op)
@@ -51,7 +51,7 @@ impl Gpu {
 }
 
 fn open(op: &'static str) -> Result<Handles> {
-    // SAFETY: only looks for the libraries.
+    // SAFETY: this only looks for the libraries.
     let present = unsafe { solver::is_culib_present() && blas::is_culib_present() };
     if !present {
         bail!(Backend, op, "libcusolver or libcublas was not found: install CUDA, or set LD_LIBRARY_PATH");
@@ -87,11 +87,13 @@ macro_rules! scalar {
 }
 pub(super) use scalar;
 
-/// How many matrices there are, and how many columns and rows they have.
+/// The numbers of matrices, columns and rows.
 pub(super) fn sizes(op: &'static str, shape: &Shape) -> Result<(usize, c_int, c_int)> {
-    let [lead @ .., columns, rows] = &shape[..] else { bail!(Backend, op, "{shape:?} has no matrices") };
+    let [lead @ .., columns, rows] = &shape[..] else {
+        bail!(Backend, op, "expected at least 2 dimensions, got shape {shape:?}")
+    };
     let (Ok(n), Ok(m)) = (c_int::try_from(*columns), c_int::try_from(*rows)) else {
-        bail!(Backend, op, "matrices of {rows} by {columns} are too large");
+        bail!(Backend, op, "matrices of {rows} by {columns} are too large for cuSOLVER");
     };
     Ok((lead.iter().product(), n, m))
 }
@@ -105,30 +107,30 @@ pub(super) fn start<T>(storage: &Storage) -> *mut T {
     storage.as_ptr().cast_mut().cast()
 }
 
-/// Sides of matrices up to which all of a batch are taken at once. Of larger ones each has work for the whole GPU.
+/// The largest side of matrices that are processed as a batch. Each larger one has work for the whole GPU.
 const SMALL: c_int = 512;
-/// Rows that the blocks of our own LU factorization can have.
+/// The most rows that the blocks of our own LU factorization can have.
 const MOST_ROWS: c_int = 256;
 
-/// The number of matrices, if they are to be taken at once.
+/// The number of matrices, if they are processed as a batch.
 fn together(count: usize, n: c_int) -> Option<c_int> {
     c_int::try_from(count).ok().filter(|&count| count > 1 && n <= SMALL)
 }
 
-/// The source of our own factorizations, of real matrices: one of them, since each takes a second or two to compile.
+/// The source of one of our own factorizations of real matrices. Each takes a second or two to compile.
 fn factor_source(dtype: DType, cholesky: bool) -> Option<KernelSource> {
     const FILES: &[&str] = &[include_str!("factor.cu")];
     let source = || KernelSource::new(FILES, dtype, false).set("CHOLESKY", u8::from(cholesky)).fused();
     dtype.is_float().then(source)
 }
 
-/// The addresses of matrices that lie one after the other, on the GPU: from the first on, in steps of so many elements.
+/// The addresses, on the GPU, of `count` matrices from `first` on, `step` elements apart.
 fn addresses<T>(op: &'static str, gpu: &Gpu, first: *mut T, step: usize, count: usize) -> Result<Storage> {
     let to = Storage::new(op, Device::Cuda(gpu.ordinal), count * size_of::<*mut T>())?;
     let arguments =
         Arguments::new().at(to.as_ptr()).at(first.cast_const().cast()).size(step * size_of::<T>()).size(count);
     let function = addresses_source().function(op, gpu, "addresses")?;
-    // SAFETY: there is memory for so many addresses.
+    // SAFETY: there is memory for `count` addresses.
     unsafe { arguments.launch(op, gpu, function, Grid::over(count, 256, 256))? };
     Ok(to)
 }
@@ -150,16 +152,16 @@ pub(crate) fn sources() -> Vec<KernelSource> {
     own.chain([addresses_source()]).collect()
 }
 
-/// The numbers that a call has left for each matrix.
+/// The `info` numbers that a call has written for each matrix.
 pub(super) fn numbers(op: &'static str, gpu: &Gpu, info: &Storage, count: usize) -> Result<Vec<c_int>> {
-    let mut bytes = crate::backend::cpu::runtime::scratch::filled(op, 0_u8, count * size_of::<c_int>())?;
+    let mut bytes = crate::memory::scratch::filled(op, 0_u8, count * size_of::<c_int>())?;
     // SAFETY: there are as many bytes.
     unsafe { gpu.download(op, info.as_ptr(), &mut bytes)? };
     let number = |bytes: &[u8]| c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     Ok(bytes.chunks_exact(size_of::<c_int>()).map(number).collect())
 }
 
-/// As the CPU's [`lu`](crate::backend::cpu::linalg::decompose::lu), but for `pivots`, which are not written without exchanges.
+/// As the CPU's [`lu`](crate::backend::cpu::linalg::decompose::lu), except that `pivots` are not written without exchanges.
 pub(crate) fn lu(
     op: &'static str,
     ordinal: usize,
@@ -180,7 +182,7 @@ pub(crate) fn lu(
         let pivots = exchanges.then(|| pivots.first().cast_const());
         let arguments = Arguments::new().at(a.first().cast_const()).size(n as usize).at_or_null(pivots);
         let arguments = arguments.at(info.first().cast_const());
-        // SAFETY: the matrices lie one after the other, and so do their pivots and numbers.
+        // SAFETY: the matrices are contiguous, as are their pivots and numbers.
         return unsafe { arguments.launch(op, gpu, source.function(op, gpu, "lu")?, Grid::over(count, 1, 256)) };
     }
     let handles = gpu.handles(op)?;
@@ -192,12 +194,12 @@ pub(crate) fn lu(
         if let Some(all) = together(count, n).filter(|_| m == n) {
             let each = addresses(op, gpu, a, n as usize * n as usize, count)?;
             let p = if exchanges { p } else { null_mut() };
-            // SAFETY: the matrices lie one after the other, and so do their pivots and numbers.
+            // SAFETY: the matrices are contiguous, as are their pivots and numbers.
             let status = unsafe { run_all(handles.blas, n, start(&each), n, p, i, all) };
             return done(op, "factoring", status);
         }
         let mut len = 0;
-        // SAFETY: the matrices lie one after the other, and so do their pivots and numbers; so below.
+        // SAFETY: the matrices are contiguous, as are their pivots and numbers; so below.
         solved(op, "sizing", unsafe { size(handles.solver, m, n, a.cast(), m, &raw mut len) })?;
         let space = room::<T>(op, gpu, len)?;
         for at in 0..count {
@@ -240,7 +242,7 @@ pub(crate) fn lu_solve(
                 false => blas::cublasOperation_t::CUBLAS_OP_N,
             };
             let (p, mut wrong) = (pivots.first().cast::<c_int>(), 0);
-            // SAFETY: the matrices lie one after the other, and so do their pivots and right-hand sides. The number is the CPU's.
+            // SAFETY: the matrices are contiguous, as are their pivots and right-hand sides. The number is the CPU's.
             let status = unsafe {
                 run_all(handles.blas, which, n, columns, start(&from), n, p, start(&to), n, &raw mut wrong, all)
             };
@@ -251,7 +253,7 @@ pub(crate) fn lu_solve(
             let a = a.first().cast::<T>().wrapping_add(at * n as usize * n as usize);
             let p = pivots.first().cast::<c_int>().wrapping_add(at * n as usize);
             let b = b.first().cast::<T>().wrapping_add(at * n as usize * columns as usize);
-            // SAFETY: the matrices lie one after the other, and so do their pivots and right-hand sides.
+            // SAFETY: the matrices are contiguous, as are their pivots and right-hand sides.
             let status = unsafe { run(handles.solver, which, n, columns, a.cast(), n, p, b.cast(), n, start(&info)) };
             solved(op, "solving", status)?;
         }
@@ -269,7 +271,7 @@ pub(crate) fn cholesky(op: &'static str, ordinal: usize, a: &mut ViewMut<'_>, in
     }
     if let Some(source) = factor_source(a.dtype, true).filter(|_| together(count, n).is_some()) {
         let arguments = Arguments::new().at(a.first().cast_const()).size(n as usize).at(info.first().cast_const());
-        // SAFETY: the matrices lie one after the other, and so do their numbers.
+        // SAFETY: the matrices are contiguous, as are their numbers.
         return unsafe { arguments.launch(op, gpu, source.function(op, gpu, "cholesky")?, Grid::over(count, 1, 256)) };
     }
     let handles = gpu.handles(op)?;
@@ -282,11 +284,11 @@ pub(crate) fn cholesky(op: &'static str, ordinal: usize, a: &mut ViewMut<'_>, in
         let (a, i) = (a.first().cast::<T>(), info.first().cast::<c_int>());
         if let Some(all) = together(count, n) {
             let each = addresses(op, gpu, a, n as usize * n as usize, count)?;
-            // SAFETY: the matrices lie one after the other, and so do their numbers.
+            // SAFETY: the matrices are contiguous, as are their numbers.
             return solved(op, "factoring", unsafe { run_all(handles.solver, lower, n, start(&each), n, i, all) });
         }
         let mut len = 0;
-        // SAFETY: the matrices lie one after the other, and so do their numbers; so below.
+        // SAFETY: the matrices are contiguous, as are their numbers; so below.
         solved(op, "sizing", unsafe { size(handles.solver, lower, n, a.cast(), n, &raw mut len) })?;
         let space = room::<T>(op, gpu, len)?;
         for at in 0..count {
@@ -299,7 +301,7 @@ pub(crate) fn cholesky(op: &'static str, ordinal: usize, a: &mut ViewMut<'_>, in
     })
 }
 
-/// As the CPU's [`ldl`](crate::backend::cpu::linalg::decompose::ldl). cuSOLVER has it for symmetric matrices alone.
+/// As the CPU's [`ldl`](crate::backend::cpu::linalg::decompose::ldl). cuSOLVER supports only symmetric matrices.
 pub(crate) fn ldl(
     op: &'static str,
     ordinal: usize,
@@ -325,7 +327,7 @@ pub(crate) fn ldl(
         run = solver::cusolverDnSsytrf | solver::cusolverDnDsytrf | solver::cusolverDnCsytrf | solver::cusolverDnZsytrf => {
         let (a, p, i) = (a.first().cast::<T>(), pivots.first().cast::<c_int>(), info.first().cast::<c_int>());
         let mut len = 0;
-        // SAFETY: the matrices lie one after the other, and so do their pivots and numbers; so below.
+        // SAFETY: the matrices are contiguous, as are their pivots and numbers; so below.
         solved(op, "sizing", unsafe { size(handles.solver, n, a.cast(), n, &raw mut len) })?;
         let space = room::<T>(op, gpu, len)?;
         for at in 0..count {
@@ -355,7 +357,7 @@ pub(crate) fn solve_triangular(
         return Ok(());
     }
     let handles = gpu.libraries(op)?;
-    // Read by columns, a matrix that lies by rows is its transpose, with the other triangle.
+    // A row-major matrix is its transpose in column-major order, with the other triangle.
     let side = blas::cublasSideMode_t::CUBLAS_SIDE_LEFT;
     let fill = match upper != by_rows {
         true => blas::cublasFillMode_t::CUBLAS_FILL_MODE_UPPER,
@@ -376,7 +378,7 @@ pub(crate) fn solve_triangular(
             let (a, b) = (a.first().cast::<T>().cast_mut(), b.first().cast::<T>());
             let from = addresses(op, gpu, a, n as usize * n as usize, count)?;
             let to = addresses(op, gpu, b, n as usize * columns as usize, count)?;
-            // SAFETY: the matrices lie one after the other, and so do their right-hand sides; the factor is read at once.
+            // SAFETY: the matrices are contiguous, as are their right-hand sides; the factor is read at once.
             let status = unsafe {
                 run_all(handles.blas, side, fill, turn, diagonal, n, columns, one, start(&from), n, start(&to), n, all)
             };
@@ -385,7 +387,7 @@ pub(crate) fn solve_triangular(
         for at in 0..count {
             let a = a.first().cast::<T>().wrapping_add(at * n as usize * n as usize);
             let b = b.first().cast::<T>().wrapping_add(at * n as usize * columns as usize);
-            // SAFETY: the matrices lie one after the other, and so do their right-hand sides; the factor is read at once.
+            // SAFETY: the matrices are contiguous, as are their right-hand sides; the factor is read at once.
             let status =
                 unsafe { run(handles.blas, side, fill, turn, diagonal, n, columns, one, a.cast(), n, b.cast(), n) };
             done(op, "solving", status)?;
@@ -407,7 +409,7 @@ pub(crate) fn qr(op: &'static str, ordinal: usize, a: &mut ViewMut<'_>, taus: &m
         run = solver::cusolverDnSgeqrf | solver::cusolverDnDgeqrf | solver::cusolverDnCgeqrf | solver::cusolverDnZgeqrf => {
         let (a, t) = (a.first().cast::<T>(), taus.first().cast::<T>());
         let mut len = 0;
-        // SAFETY: the matrices lie one after the other, and so do their factors; so below.
+        // SAFETY: the matrices are contiguous, as are their factors; so below.
         solved(op, "sizing", unsafe { size(handles.solver, m, n, a.cast(), m, &raw mut len) })?;
         let (space, info) = (room::<T>(op, gpu, len)?, room::<c_int>(op, gpu, 1)?);
         for at in 0..count {
@@ -429,7 +431,7 @@ pub(crate) fn qr_q(op: &'static str, ordinal: usize, a: View<'_>, taus: View<'_>
     if count == 0 || columns == 0 || m == 0 {
         return Ok(());
     }
-    // The vectors of the reflections, in place of the columns that are made of them.
+    // The Householder vectors, in place of the columns that are computed from them.
     let (from, to) = (a.layout.narrow(op, -2, 0, k)?, q.layout.narrow(op, -2, 0, k)?);
     copy(op, ordinal, View { layout: &from, ..a }, &mut q.part(&to))?;
     let handles = gpu.handles(op)?;
@@ -439,7 +441,7 @@ pub(crate) fn qr_q(op: &'static str, ordinal: usize, a: View<'_>, taus: View<'_>
         run = solver::cusolverDnSorgqr | solver::cusolverDnDorgqr | solver::cusolverDnCungqr | solver::cusolverDnZungqr => {
         let (q, t) = (q.first().cast::<T>(), taus.first().cast::<T>());
         let mut len = 0;
-        // SAFETY: the matrices lie one after the other, and so do their factors; so below.
+        // SAFETY: the matrices are contiguous, as are their factors; so below.
         solved(op, "sizing", unsafe { size(handles.solver, m, columns, reflections, q.cast(), m, t.cast(), &raw mut len) })?;
         let (space, info) = (room::<T>(op, gpu, len)?, room::<c_int>(op, gpu, 1)?);
         for at in 0..count {
@@ -455,7 +457,7 @@ pub(crate) fn qr_q(op: &'static str, ordinal: usize, a: View<'_>, taus: View<'_>
     })
 }
 
-/// Elements as they are, complex ones as their parts.
+/// Copies elements; complex ones as their parts.
 fn copy(op: &'static str, ordinal: usize, from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
     if !to.dtype.is_complex() {
         return chain::copy(op, ordinal, from, to);

@@ -1,15 +1,15 @@
-// Factorizations of small matrices, a block for each. They lie column by column, n by n, one after the other. Panels of NB columns
-// are factored in registers, and the rest is brought up to date with them by tiles.
+// Factorizations of small matrices, one block each. The matrices are contiguous, n by n and column-major. Panels of NB columns are
+// factored in registers, and the rest is updated with them in tiles.
 
-// More columns would be a little faster, and take many seconds to compile.
+// More columns would be slightly faster, but take many seconds to compile.
 #define NB 16
 #define SIDE 64
 
 // The strips of a tile: column k of the left one has SIDE rows, row k of the right one SIDE columns.
 struct Strips { T left[NB][SIDE + 1], right[NB][SIDE + 1]; };
 
-// a -= left * right for rows from `row` on and columns from `column` on. `turned` says that the right strip is rows of the matrix
-// on the left, transposed: those from `column` on.
+// a -= left * right for rows from `row` on and columns from `column` on. With `turned`, the right strip is the transpose of the
+// rows of the left matrix from `column` on.
 __device__ inline void update(T* a, u32 n, u32 panel, u32 row, u32 column, bool turned, Strips& strips) {
     const u32 low = threadIdx.x % 16, high = threadIdx.x / 16;
     __syncthreads();
@@ -18,7 +18,7 @@ __device__ inline void update(T* a, u32 n, u32 panel, u32 row, u32 column, bool 
         strips.left[k][side] = row + side < n ? a[row + side + (u64)(panel + k) * n] : T(0);
         if (turned) strips.right[k][side] = column + side < n ? a[column + side + (u64)(panel + k) * n] : T(0);
     }
-    // Of the other kind neighbours lie along k.
+    // Without it, neighbours in memory lie along k.
     if (!turned) {
         for (u32 at = threadIdx.x; at < NB * SIDE; at += 256) {
             const u32 k = at % NB, side = at / NB;
@@ -47,8 +47,8 @@ __device__ inline void update(T* a, u32 n, u32 panel, u32 row, u32 column, bool 
 }
 
 #if CHOLESKY
-// The lower triangle of A becomes L with A = L * L^T. `info` becomes 0, or the size of the first leading part that is not
-// positive definite.
+// The lower triangle of A becomes L with A = L * L^T. `info` becomes 0, or the order of the first leading minor that is not
+// positive.
 extern "C" __global__ void __launch_bounds__(256) cholesky(T* all, u64 size, int* info) {
     __shared__ T top[NB][NB + 1];
     __shared__ Strips strips;
@@ -109,8 +109,8 @@ extern "C" __global__ void __launch_bounds__(256) cholesky(T* all, u64 size, int
 }
 
 #else
-// A becomes L below its diagonal, of which L has ones, and U, with rows exchanged by `pivots`, unless there are none. Up to 256
-// rows: a thread has one. `info` becomes 0, or the number of the first pivot that is 0.
+// A becomes U and, below the diagonal, the unit lower triangular L, with rows exchanged by `pivots` unless that is null. At most
+// 256 rows: one per thread. `info` becomes 0, or the number of the first pivot that is 0.
 extern "C" __global__ void __launch_bounds__(256) lu(T* all, u64 size, int* pivots, int* info) {
     __shared__ T top[NB][NB + 1], rows[2][2][NB];
     __shared__ Strips strips;
@@ -133,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(256) lu(T* all, u64 size, int* pivo
             if (panel + c < n) {
                 u32 p = c;
                 if (pivots) {
-                    // The largest, and of equal ones the first. A NaN is larger than all.
+                    // The largest, the first of equal ones. A NaN counts as the largest.
                     T most = threadIdx.x >= c && own < n ? (x[c] != x[c] ? T(1) / T(0) : absolute(x[c])) : T(-1);
                     p = threadIdx.x;
                     for (int step = 16; step > 0; step >>= 1) {
@@ -186,7 +186,7 @@ extern "C" __global__ void __launch_bounds__(256) lu(T* all, u64 size, int* pivo
             if (threadIdx.x < NB) top[threadIdx.x][c] = x[c];
         }
         __syncthreads();
-        // The exchanges in all other columns, of which a warp has four at a time.
+        // The exchanges in all other columns; a warp processes four at a time.
         const bool here = lane < width;
         const u32 to = panel + lane, far = here ? chosen[lane] : 0;
         const bool there = here && far >= width;

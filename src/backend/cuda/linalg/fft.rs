@@ -1,4 +1,4 @@
-//! Fourier transforms of the last dimensions, by cuFFT. None of them is scaled.
+//! Unscaled Fourier transforms of the last dimensions, by cuFFT.
 
 use crate::backend::cuda::elementwise::chain;
 use crate::backend::cuda::nn::rows::InOrder;
@@ -13,17 +13,17 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 
-/// What the library calls its directions.
+/// The directions of cuFFT.
 const FORWARD: c_int = -1;
 const INVERSE: c_int = 1;
 
-/// Dimensions that the library transforms at once.
+/// The most dimensions that cuFFT transforms at once.
 const MOST_DIMS: usize = 3;
 
-/// Plans are kept up to this number. Each has memory of its own on the GPU.
+/// The most plans that are cached. Each has its own memory on the GPU.
 const MOST_PLANS: usize = 64;
 
-/// Everything that a plan is for. It works for one stream, since its memory must not be used by two at once.
+/// The key of a plan. A plan belongs to one stream, since two streams must not use its memory at once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct PlanKey {
     ordinal: usize,
@@ -54,7 +54,7 @@ impl Kind {
     }
 }
 
-/// Calls `run` with the plan for so many transforms of these lengths.
+/// Calls `run` with the plan for `rows` transforms of these lengths.
 fn with_plan(
     op: &'static str,
     gpu: &Gpu,
@@ -66,12 +66,12 @@ fn with_plan(
     let failed = |what: &str, e: result::CufftError| -> Error { err!(Backend, op, "cuFFT, {what}: {e}") };
     let sizes: std::result::Result<Vec<c_int>, _> = lengths.iter().map(|&n| c_int::try_from(n)).collect();
     let (Ok(mut sizes), Ok(batch), 1..=MOST_DIMS) = (sizes, c_int::try_from(rows), lengths.len()) else {
-        bail!(Backend, op, "{rows} transforms of {lengths:?} are too many for cuFFT");
+        bail!(Backend, op, "{rows} transforms of lengths {lengths:?} are too large for cuFFT");
     };
-    // A length of 0 stands for no dimension.
+    // A length of 0 marks an unused dimension.
     let mut known = [0; MOST_DIMS];
     known[..sizes.len()].copy_from_slice(&sizes);
-    // SAFETY: only looks for the library.
+    // SAFETY: this only looks for the library.
     if !unsafe { sys::is_culib_present() } {
         bail!(Backend, op, "libcufft was not found: install CUDA, or set LD_LIBRARY_PATH");
     }
@@ -85,12 +85,12 @@ fn with_plan(
             if plans.len() >= MOST_PLANS {
                 gpu.synchronize_all(op)?;
                 for (_, plan) in plans.drain() {
-                    // SAFETY: the plan was made below and is not in the table any more. Nothing that failed can be undone.
+                    // SAFETY: the plan was made below and is no longer in the table. An error cannot be handled.
                     let _ = unsafe { result::destroy(plan) };
                 }
             }
             let (none, dims) = (std::ptr::null_mut(), sizes.len() as c_int);
-            // SAFETY: there are so many sizes; transforms lie one after the other, which is what no embedding means.
+            // SAFETY: there are `dims` sizes; transforms are contiguous, which is what no embedding means.
             let made = unsafe {
                 result::plan_many(dims, sizes.as_mut_ptr(), none, 1, 0, none, 1, 0, kind.cufft(double), batch)
             };
@@ -118,7 +118,11 @@ pub(crate) fn c2c(
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     if inner != 1 {
-        bail!(Backend, op, "the dimensions of lengths {lengths:?} must come last on a GPU");
+        bail!(
+            Backend,
+            op,
+            "transformed dimensions must be last on a GPU, got {inner} elements after lengths {lengths:?}"
+        );
     }
     let (gpu, rows) = (gpu(op, ordinal)?, out.layout.numel() / (2 * lengths.iter().product::<usize>()));
     if rows == 0 {
@@ -128,7 +132,7 @@ pub(crate) fn c2c(
     let (from, to) = (from.first.cast_mut(), out.first());
     let direction = if forward { FORWARD } else { INVERSE };
     with_plan(op, gpu, Kind::Complex, (dtype, lengths, rows), |plan| {
-        // SAFETY: both have so many rows of pairs. The input is only read: the output is another buffer.
+        // SAFETY: both have `rows` rows of pairs. The input is only read: the output is another buffer.
         unsafe {
             match dtype {
                 DType::F64 => result::exec_z2z(plan, from.cast(), to.cast(), direction),
@@ -150,7 +154,7 @@ pub(crate) fn r2c(op: &'static str, ordinal: usize, x: View<'_>, n: usize, out: 
     let (from, dtype) = (InOrder::new(op, ordinal, x)?, out.dtype);
     let (from, to) = (from.first.cast_mut(), out.first());
     with_plan(op, gpu, Kind::RealToComplex, (dtype, &[n], rows), |plan| {
-        // SAFETY: there are so many rows of numbers, and of half as many pairs and one.
+        // SAFETY: there are `rows` rows of `n` numbers, and of `n / 2 + 1` pairs.
         unsafe {
             match dtype {
                 DType::F64 => result::exec_d2z(plan, from.cast(), to.cast()),
@@ -170,7 +174,7 @@ pub(crate) fn c2r(op: &'static str, ordinal: usize, x: View<'_>, n: usize, out: 
         return Ok(());
     }
     let dtype = out.dtype;
-    // The library writes to its input, and does not say what it makes of imaginary parts that should be 0.
+    // cuFFT overwrites its input, and does not specify how it treats imaginary parts that should be 0.
     let layout = Layout::contiguous([rows, half, 2].into());
     let mut copy = Storage::new(op, Device::Cuda(ordinal), layout.numel() * dtype.size())?;
     let flat = x.layout.reshape(layout.shape()).unwrap_or_else(|| layout.clone());
@@ -182,7 +186,7 @@ pub(crate) fn c2r(op: &'static str, ordinal: usize, x: View<'_>, n: usize, out: 
     let from = ViewMut::new(op, &mut copy, &layout, dtype)?.first();
     let to = out.first();
     with_plan(op, gpu, Kind::ComplexToReal, (dtype, &[n], rows), |plan| {
-        // SAFETY: there are so many rows of half as many pairs and one, which are a copy, and of numbers.
+        // SAFETY: there are `rows` rows of `n / 2 + 1` pairs, which are a copy, and of `n` numbers.
         unsafe {
             match dtype {
                 DType::F64 => result::exec_z2d(plan, from.cast(), to.cast()),

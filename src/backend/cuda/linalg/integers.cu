@@ -1,4 +1,4 @@
-// Products of contiguous matrices of integers, plus a row in every row: a thread an element.
+// Products of contiguous matrices of integers, plus a row in every row: one thread per element.
 
 extern "C" __global__ void __launch_bounds__(256) multiply(
     const T* a, const T* b, const T* row, T* y, u64 numel, u64 m, u64 k, u64 n

@@ -1,7 +1,7 @@
 //! Matrix products by cuBLASLt.
 //!
-//! It counts in columns: what it takes for the result is the transpose of ours, which is the product of the transposed
-//! operands in the other order. So nothing is ever transposed in memory: our second operand goes first.
+//! It is column-major: its result is the transpose of ours, which is the product of the transposed operands in reverse order. So
+//! nothing is transposed in memory: our second operand is passed first.
 
 use crate::backend::cuda::elementwise::chain;
 use crate::backend::cuda::nn::rows::InOrder;
@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// What cuBLASLt may use beside operands and result, as its documentation advises for this generation.
+/// The workspace of cuBLASLt in bytes, as its documentation recommends for this generation.
 const WORKSPACE: usize = 32 << 20;
 
 const INTEGERS: &[&str] = &[include_str!("integers.cu")];
@@ -27,8 +27,7 @@ const INTEGERS: &[&str] = &[include_str!("integers.cu")];
 /// The library's handle on a GPU, its workspace, and the algorithms it has chosen so far.
 pub(crate) struct Blas {
     handle: sys::cublasLtHandle_t,
-    /// By the numbers of the streams. A product may be several kernels with the workspace between them: those of another
-    /// thread must not come between.
+    /// Indexed by stream. A product may be several kernels that share the workspace, which no other stream may use meanwhile.
     workspaces: Mutex<[Option<Storage>; STREAMS]>,
     chosen: Mutex<HashMap<Product, sys::cublasLtMatmulAlgo_t>>,
 }
@@ -38,7 +37,7 @@ unsafe impl Send for Blas {}
 // SAFETY: as above.
 unsafe impl Sync for Blas {}
 
-/// One operand: whether its columns are those of the matrix that the library sees, and how far apart they lie.
+/// One operand: whether its columns are those of the matrix that the library sees, and their stride.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Side {
     transposed: bool,
@@ -46,7 +45,7 @@ struct Side {
     batch_step: i64,
 }
 
-/// Everything that an algorithm is chosen by.
+/// The key by which an algorithm is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Product {
     m: usize,
@@ -59,7 +58,7 @@ struct Product {
     out: DType,
     precision: MatmulPrecision,
     biased: bool,
-    /// What the addresses of operands and result are multiples of.
+    /// The common alignment of the addresses of operands and result.
     alignment: u32,
 }
 
@@ -91,11 +90,11 @@ pub(crate) fn matmul(
     if !a.dtype.is_float() {
         return integers(op, gpu, a, b, out, row);
     }
-    // Under one matrix the rows of a whole batch are one matrix: then the result has more dimensions than the operands.
+    // With one matrix on the right, the rows of a batch are one matrix: the result then has more dimensions than the operands.
     let lead: Shape = a.layout.shape()[..rank - 2].into();
     let (a, b) = (Matrices::new(op, ordinal, a)?, Matrices::new(op, ordinal, b)?);
     let out_batch = Layout::contiguous(lead.clone());
-    // Products that follow each other by one step of each operand are one call.
+    // Products with constant strides of each operand are one call.
     let walk = Walk::new(&lead, [&a.batch, &b.batch, &out_batch]);
     let [step_a, step_b, _] = walk.inner();
     let side = |matrices: &Matrices<'_>, step: isize| Side { batch_step: step as i64, ..matrices.side };
@@ -135,7 +134,7 @@ pub(crate) fn sources() -> Vec<KernelSource> {
     [DType::I64, DType::U64].map(|dtype| KernelSource::new(INTEGERS, dtype, false)).into()
 }
 
-/// Products of integers, which wrap around. The library has none.
+/// Products of integers, which wrap around. The library does not support them.
 fn integers(
     op: &'static str,
     gpu: &Gpu,
@@ -158,18 +157,18 @@ fn integers(
         .size(m)
         .size(k)
         .size(n);
-    // SAFETY: all operands lie in order (L2), and have the sizes that are given.
+    // SAFETY: all operands are contiguous (L2), and have the given sizes.
     unsafe { arguments.launch(op, gpu, function, Grid::over(numel, 256, 256)) }
 }
 
-/// An operand whose matrices the library can read where they lie.
+/// An operand whose matrices the library can read in place.
 struct Matrices<'a> {
     start: *const u8,
     dtype: DType,
     side: Side,
     /// The positions of the matrices.
     batch: Layout,
-    /// The copy, if one had to be made.
+    /// The copy, if one was needed.
     _copy: Option<Storage>,
     _borrow: std::marker::PhantomData<&'a ()>,
 }
@@ -181,7 +180,7 @@ impl<'a> Matrices<'a> {
         let side = |transposed: bool, lead: isize, least: usize| {
             (lead >= least.max(1) as isize).then_some(Side { transposed, lead: lead as i64, batch_step: 0 })
         };
-        // A step along a dimension of size 1 is never taken.
+        // The stride of a dimension of size 1 is irrelevant.
         let [rows, columns] = [sizes[0], sizes[1]];
         let row_step = if rows == 1 { columns as isize } else { steps[0] };
         let column_step = if columns == 1 { rows as isize } else { steps[1] };
@@ -224,7 +223,7 @@ fn failed(op: &'static str, what: &str, error: result::CublasError) -> Error {
     err!(Backend, op, "{what}: {error}")
 }
 
-/// Descriptions of the library's, which are destroyed at the end.
+/// Descriptors of the library, which are destroyed on drop.
 struct Description {
     product: sys::cublasLtMatmulDesc_t,
     a: sys::cublasLtMatrixLayout_t,
@@ -315,7 +314,7 @@ impl Product {
         let blas = gpu.blas(op)?;
         let description = self.describe(op, row)?;
         let algorithm = self.algorithm(op, blas, &description)?;
-        // One and nothing, in the type that the sums are scaled in.
+        // One and zero, in the type that the sums are scaled in.
         let (single, double) = ([1.0_f32, 0.0], [1.0_f64, 0.0]);
         let [alpha, beta]: [*const c_void; 2] = if self.operands == DType::F64 {
             [(&raw const double[0]).cast(), (&raw const double[1]).cast()]
@@ -327,8 +326,8 @@ impl Product {
             Some(workspace) => workspace,
             none => none.insert(Storage::new(op, Device::Cuda(gpu.ordinal), WORKSPACE)?),
         };
-        // SAFETY: the descriptions say where the elements of operands and result lie, all inside their storages (L2); the
-        // workspace is as large as the algorithm was promised, and only work of this stream uses it, one after the other.
+        // SAFETY: the descriptions give the positions of the elements of operands and result, all inside their storages (L2); the
+        // workspace is as large as the algorithm was promised, and only work of this stream uses it, sequentially.
         unsafe {
             result::matmul(
                 blas.handle,
@@ -352,7 +351,7 @@ impl Product {
         .map_err(|e| failed(op, "multiplying", e))
     }
 
-    /// What the library advises, asked once for every problem.
+    /// The algorithm that the library recommends, requested once for every problem.
     fn algorithm(&self, op: &'static str, blas: &Blas, of: &Description) -> Result<sys::cublasLtMatmulAlgo_t> {
         let mut chosen = blas.chosen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(algorithm) = chosen.get(self) {
@@ -399,7 +398,7 @@ impl Gpu {
     }
 
     fn open_blas(&self, op: &'static str) -> Result<Blas> {
-        // SAFETY: only looks for the library.
+        // SAFETY: this only looks for the library.
         if !unsafe { sys::is_culib_present() } {
             return Err(err!(Backend, op, "libcublasLt was not found: install CUDA, or set LD_LIBRARY_PATH"));
         }

@@ -1,5 +1,5 @@
-//! Eigenvalues and singular values by cuSOLVER: of symmetric and of small matrices those of a batch at once, else one matrix
-//! after the other. Matrices lie column by column, as in [`decompose`](super::decompose).
+//! Eigenvalues and singular values by cuSOLVER: a batch of symmetric or of small matrices at once, others sequentially. Matrices
+//! are column-major, as in [`decompose`](super::decompose).
 
 use super::decompose::{numbers, room, scalar, sizes, solved, start};
 use crate::backend::ViewMut;
@@ -14,7 +14,7 @@ use cudarc::cusolver::sys as solver;
 use std::ffi::{c_int, c_schar};
 use std::ptr::null_mut;
 
-/// Fails with these words if a call has left a number other than 0 for a matrix.
+/// Fails with a message about `what` if a call has written a number other than 0 for a matrix.
 fn converged(op: &'static str, gpu: &Gpu, info: &Storage, count: usize, what: &str) -> Result<()> {
     if numbers(op, gpu, info, count)?.iter().any(|&number| number != 0) {
         bail!(Value, op, "the {what} did not converge");
@@ -22,12 +22,12 @@ fn converged(op: &'static str, gpu: &Gpu, info: &Storage, count: usize, what: &s
     Ok(())
 }
 
-/// Room for a number of each matrix.
+/// Memory for the `info` number of each matrix.
 fn room_for_info(op: &'static str, gpu: &Gpu, count: usize) -> Result<Storage> {
     room::<c_int>(op, gpu, c_int::try_from(count).unwrap_or(c_int::MAX))
 }
 
-/// How cuSOLVER calls a dtype.
+/// The data type of cuSOLVER for a dtype.
 fn data_type(op: &'static str, dtype: DType) -> Result<solver::cudaDataType> {
     Ok(match dtype {
         DType::F32 => solver::cudaDataType::CUDA_R_32F,
@@ -49,7 +49,8 @@ fn mode(vectors: bool) -> solver::cusolverEigMode_t {
 /// The largest workspace for several matrices at once, in bytes: 16 of 1024 rows need half of it.
 const MOST_WORKSPACE: usize = 512 << 20;
 
-/// How many matrices of a batch are taken at once. Few large ones take less time one after the other: two of 512 rows a third.
+/// The number of matrices of a batch that are processed at once. Few large ones, such as two of 512 rows, are much faster
+/// sequentially.
 fn at_once(count: usize, n: c_int) -> usize {
     if n <= 256 || count >= 8 { count } else { 1 }
 }
@@ -74,10 +75,10 @@ pub(crate) fn eigh(
     let mode = mode(vectors);
     let (side, info) = (i64::from(n), room_for_info(op, gpu, count)?);
     let (first, w) = (a.first(), values.first());
-    // The bytes of the workspaces on the GPU and on the CPU for so many matrices at once.
+    // The sizes in bytes of the workspaces on the GPU and on the CPU for `together` matrices at once.
     let workspaces = |together: usize| -> Result<(usize, usize)> {
         let (mut device, mut host) = (0, 0);
-        // SAFETY: the matrices lie one after the other, and so do their values; the pointers are to local variables.
+        // SAFETY: the matrices are contiguous, as are their values; the pointers are to local variables.
         let status = unsafe {
             solver::cusolverDnXsyevBatched_bufferSize(
                 handles.solver,
@@ -106,13 +107,13 @@ pub(crate) fn eigh(
         (device, host) = workspaces(together)?;
     }
     let space = Storage::new(op, Device::Cuda(ordinal), device.max(1))?;
-    let mut near = crate::backend::cpu::runtime::scratch::filled(op, 0_u8, host.max(1))?;
+    let mut near = crate::memory::scratch::filled(op, 0_u8, host.max(1))?;
     let (matrix, line) = (n as usize * n as usize * a.dtype.size(), n as usize * values.dtype.size());
     for at in (0..count).step_by(together) {
         let number = together.min(count - at) as i64;
         let (a, w) = (first.wrapping_add(at * matrix), w.wrapping_add(at * line));
         let i = start::<c_int>(&info).wrapping_add(at);
-        // SAFETY: as above; so many matrices are left, and have a number each; the workspaces are for as many at least.
+        // SAFETY: as above; this many matrices are left, each with a number; the workspaces are for at least as many.
         let status = unsafe {
             solver::cusolverDnXsyevBatched(
                 handles.solver,
@@ -154,14 +155,14 @@ impl Rotations {
 
 impl Drop for Rotations {
     fn drop(&mut self) {
-        // SAFETY: they were made, and nobody else has them. Nothing can be done about an error.
+        // SAFETY: they were created, and are not used elsewhere. An error cannot be handled.
         unsafe { solver::cusolverDnDestroyGesvdjInfo(self.0) };
     }
 }
 
-/// The sides up to which cuSOLVER takes all matrices of a batch at once.
+/// The largest side of matrices that cuSOLVER processes as a batch.
 const TINY: c_int = SMALL_SVD as c_int;
-/// How many of them are taken at once: the size of the workspace is an `i32` of the library's.
+/// The most matrices that are processed at once, as the library's workspace size is an `i32`.
 const MOST_TINY: usize = 1 << 14;
 
 /// [`svd`] of many small matrices, by Jacobi rotations.
@@ -181,7 +182,7 @@ fn svd_together(
     let info = room_for_info(op, gpu, count)?;
     let wanted = u.as_ref().map_or(Ok(0), |u| sizes(op, u.layout.shape()).map(|(_, wanted, _)| wanted as usize))?;
     let mode = mode(u.is_some() || v.is_some());
-    // The library gives all left vectors. Where fewer are wanted, or none, it writes elsewhere.
+    // The library computes all left vectors. If fewer or none are requested, it writes to other memory.
     let [all_u, all_v] = [rows, columns].map(|side| together * side * side * a.dtype.size());
     let all_u = Storage::new(op, Device::Cuda(gpu.ordinal), if wanted == rows { 1 } else { all_u })?;
     let all_v = Storage::new(op, Device::Cuda(gpu.ordinal), if v.is_some() { 1 } else { all_v })?;
@@ -197,7 +198,7 @@ fn svd_together(
         let u_at = |at: usize| own_u.filter(|_| wanted == rows).map_or(start(&all_u), |u| u.wrapping_add(at * rows * rows));
         let v_at = |at: usize| own_v.map_or(start(&all_v), |v| v.wrapping_add(at * columns * columns));
         let mut len = 0;
-        // SAFETY: the matrices lie one after the other, and so do their values, vectors and numbers; so below.
+        // SAFETY: the matrices are contiguous, as are their values, vectors and numbers; so below.
         let status = unsafe {
             size(
                 handles.solver, mode, m, n, a.cast(), m, s, u_at(0).cast(), m, v_at(0).cast(), n, &raw mut len, settings.0,
@@ -211,7 +212,7 @@ fn svd_together(
             let (u, v) = (u_at(at), v_at(at));
             let (a, s) = (a.wrapping_add(at * rows * columns), s.wrapping_add(at * columns));
             let i = start::<c_int>(&info).wrapping_add(at);
-            // SAFETY: as above; so many matrices are left.
+            // SAFETY: as above; this many matrices are left.
             let status = unsafe {
                 run(
                     handles.solver, mode, m, n, a.cast(), m, s, u.cast(), m, v.cast(), n, start(&space), len, i, settings.0,
@@ -250,7 +251,7 @@ pub(crate) fn svd(
         return Ok(());
     }
     if n == 0 {
-        // All left vectors of nothing are those of the identity.
+        // All left vectors of an empty matrix are those of the identity.
         let Some(u) = u else { return Ok(()) };
         return identity(op, ordinal, u);
     }
@@ -259,7 +260,7 @@ pub(crate) fn svd(
     }
     let handles = gpu.handles(op)?;
     let info = room_for_info(op, gpu, count)?;
-    // The library gives the right vectors as rows.
+    // The library returns the right vectors as rows.
     let rows = Storage::new(op, Device::Cuda(ordinal), count * n as usize * n as usize * a.dtype.size())?;
     let columns = u.as_ref().map(|u| sizes(op, u.layout.shape()).map(|(_, columns, _)| columns)).transpose()?;
     let [job_u, job_v] = match columns {
@@ -278,7 +279,7 @@ pub(crate) fn svd(
         let (a, s) = (a.first().cast::<T>(), values.first().cast::<R>());
         let u = u.map_or(null_mut(), |u| u.first().cast::<T>());
         let mut len = 0;
-        // SAFETY: the matrices lie one after the other, and so do their values, vectors and numbers; so below.
+        // SAFETY: the matrices are contiguous, as are their values, vectors and numbers; so below.
         solved(op, "sizing", unsafe { size(handles.solver, m, n, &raw mut len) })?;
         let space = room::<T>(op, gpu, len)?;
         for at in 0..count {
@@ -331,7 +332,7 @@ pub(crate) fn eig(
     let v = vectors.map_or(null_mut(), |v| v.first());
     let params = Params::new(op)?;
     let (mut device, mut host) = (0, 0);
-    // SAFETY: the matrices lie one after the other, and so do their values, vectors and numbers; so below.
+    // SAFETY: the matrices are contiguous, as are their values, vectors and numbers; so below.
     let status = unsafe {
         solver::cusolverDnXgeev_bufferSize(
             handles.solver,
@@ -357,7 +358,7 @@ pub(crate) fn eig(
     };
     solved(op, "sizing", status)?;
     let space = Storage::new(op, Device::Cuda(ordinal), device.max(1))?;
-    let mut near = crate::backend::cpu::runtime::scratch::filled(op, 0_u8, host.max(1))?;
+    let mut near = crate::memory::scratch::filled(op, 0_u8, host.max(1))?;
     let square = n as usize * n as usize * a_size;
     for at in 0..count {
         let (a, w) = (first.wrapping_add(at * square), w.wrapping_add(at * n as usize * w_size));
@@ -396,13 +397,13 @@ pub(crate) fn eig(
     converged(op, gpu, &info, count, &format!("eigenvalues of a matrix of size {n}"))
 }
 
-/// What the newer functions of cuSOLVER want to be given.
+/// The parameters of the newer functions of cuSOLVER.
 struct Params(solver::cusolverDnParams_t);
 
 impl Params {
     fn new(op: &'static str) -> Result<Params> {
         let mut params = null_mut();
-        // SAFETY: writes to the pointer.
+        // SAFETY: this only writes to the pointer.
         solved(op, "making parameters", unsafe { solver::cusolverDnCreateParams(&raw mut params) })?;
         Ok(Params(params))
     }
@@ -410,7 +411,7 @@ impl Params {
 
 impl Drop for Params {
     fn drop(&mut self) {
-        // SAFETY: these are the parameters that were made. An error would say nothing of use.
+        // SAFETY: these are the parameters that were created. An error would not be useful.
         let _ = unsafe { solver::cusolverDnDestroyParams(self.0) };
     }
 }

@@ -1,4 +1,4 @@
-//! Attention: of half precision on tensor cores where these take its size, otherwise by ordinary arithmetic.
+//! Attention: in half precision on tensor cores if they support the head size, otherwise by ordinary arithmetic.
 
 mod tiles;
 
@@ -31,12 +31,12 @@ const HOPPER: &[&str] = &[
     include_str!("attention/hopper_backward.cu"),
 ];
 
-/// Whether there is a kernel: what there is none for goes by the definition.
+/// Whether a kernel supports the problem. Otherwise attention is computed by its definition.
 pub(crate) fn fits(size: usize, value_size: usize, rank: usize, scale: f64) -> bool {
     size.max(value_size) <= tiles::LARGEST && rank <= 4 && scale.is_finite()
 }
 
-/// Whether tensor cores take it.
+/// Whether the kernels for tensor cores support the inputs.
 fn on_tensor_cores(inputs: &AttentionInputs<'_>) -> bool {
     let sizes = [inputs.query, inputs.value].map(|view| size(view.layout, 1));
     matches!(inputs.query.dtype, DType::F16 | DType::BF16)
@@ -49,7 +49,7 @@ fn check_sizes(op: &'static str, inputs: &AttentionInputs<'_>) -> Result<()> {
     let (query, key) = (inputs.query.layout, inputs.key.layout);
     let sizes = [size(query, 2), size(key, 2), size(query, 4) * size(query, 3) * size(query, 2).max(size(key, 2))];
     if let Some(large) = sizes.into_iter().find(|&size| size > i32::MAX as usize - 256) {
-        bail!(Backend, op, "{large} rows are more than the kernel can count");
+        bail!(Backend, op, "the number of rows must be at most {}, got {large}", i32::MAX as usize - 256);
     }
     Ok(())
 }
@@ -62,7 +62,7 @@ struct FusedAttention<'a> {
     heads: usize,
     queries: usize,
     keys: usize,
-    /// Elements of a query, a key and a value.
+    /// The size of a query, a key and a value.
     size: usize,
     scale: f64,
     /// Whether the kernels of the Hopper generation are used.
@@ -71,14 +71,14 @@ struct FusedAttention<'a> {
     source: KernelSource,
 }
 
-/// The rows of one operand: where they begin, and the steps from batch to batch, head to head and row to row.
+/// The rows of one operand: their first element, and the strides of batch, head and row.
 struct HeadRows {
     first: *const u8,
     steps: [u64; 3],
     _copy: Option<InOrder>,
 }
 
-/// Steps of the last dimensions but `skip`, the last first; 0 where there is none.
+/// The stride of dimension `rank - back`; 0 if the dimension does not exist or has size 1.
 fn step(layout: &Layout, back: usize) -> u64 {
     let rank = layout.rank();
     if back > rank || layout.shape()[rank - back] == 1 { 0 } else { layout.strides()[rank - back] as i64 as u64 }
@@ -89,7 +89,7 @@ fn size(layout: &Layout, back: usize) -> usize {
     if back > rank { 1 } else { layout.shape()[rank - back] }
 }
 
-/// Tensor cores' kernels read rows of 16 bytes at a time.
+/// Whether rows can be read 16 bytes at a time, as the kernels for tensor cores do.
 fn aligned(first: *const u8, layout: &Layout) -> bool {
     let steps = (2..=4).all(|back| step(layout, back).is_multiple_of(8));
     first.addr().is_multiple_of(16) && steps && layout.strides().last() == Some(&1)
@@ -105,7 +105,7 @@ impl HeadRows {
         Ok(HeadRows::of(copy.first, &layout, Some(copy)))
     }
 
-    /// As [`new`](Self::new), with no more than elements that lie side by side.
+    /// As [`new`](Self::new), but requires only contiguous rows.
     fn as_they_lie(op: &'static str, ordinal: usize, view: View<'_>) -> Result<HeadRows> {
         if view.layout.strides().last() == Some(&1) {
             return Ok(HeadRows::of(view.first(), view.layout, None));
@@ -145,7 +145,7 @@ impl<'a> FusedAttention<'a> {
         self.batches * self.heads
     }
 
-    /// Arguments that all kernels but one begin with.
+    /// The first arguments of all kernels but one.
     fn opening(&self) -> Arguments {
         Arguments::new().size(self.heads).size(self.queries).size(self.keys)
     }
@@ -172,7 +172,7 @@ impl<'a> FusedAttention<'a> {
 }
 
 fn source(dtype: DType, size: usize, causal: bool, masked: bool, hopper: bool) -> KernelSource {
-    // A GPU and a size always get the same files, so that what is set tells the sources of a GPU apart.
+    // A GPU and a size always get the same files, so that the macros identify the source on a GPU.
     KernelSource::bare(if hopper { HOPPER } else { PLAIN })
         .set("BF16", i32::from(dtype == DType::BF16))
         .set("D", size)
@@ -180,7 +180,7 @@ fn source(dtype: DType, size: usize, causal: bool, masked: bool, hopper: bool) -
         .set("MASK", i32::from(masked))
 }
 
-/// Sources of every kind that older GPUs compile, to be compiled by a test.
+/// All variants of the source for older GPUs, compiled by a test.
 #[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     let mut all = Vec::new();
@@ -192,7 +192,7 @@ pub(crate) fn sources() -> Vec<KernelSource> {
     all
 }
 
-/// Sources of the kernels for the Hopper generation.
+/// All variants of the source for the Hopper generation.
 #[cfg(feature = "samples")]
 pub(crate) fn hopper_sources() -> Vec<KernelSource> {
     let mut all = Vec::new();
@@ -223,8 +223,8 @@ impl WithRows for Arguments {
     }
 }
 
-/// As the CPU's [`forward`](crate::backend::cpu::nn::attention::forward), for what [`fits`]: `sums` and the mask are
-/// of the compute dtype. The rows of `out` may lie apart.
+/// As the CPU's [`forward`](crate::backend::cpu::nn::attention::forward), for inputs that [`fits`] accepts: `sums` and
+/// the mask are of the compute dtype. The rows of `out` may be strided.
 ///
 /// # Errors
 /// If memory runs out, or the kernel cannot be compiled or started.
@@ -266,12 +266,12 @@ pub(crate) fn forward(
         true => (arguments.size(pairs).word(problem.gpu.count()), pieces.min(problem.gpu.processors as usize)),
         false => (arguments, pieces),
     };
-    // SAFETY: the steps are those of layouts inside their storages (L2), with as many rows as the sizes say, each
-    // aligned as the kernels want it; the result is the caller's alone.
+    // SAFETY: the strides are those of layouts inside their storages (L2), with the given numbers of rows, each
+    // aligned as the kernels require; the result is borrowed mutably.
     unsafe { problem.run("attention_forward", arguments, blocks, threads, shared) }
 }
 
-/// As the CPU's [`backward`](crate::backend::cpu::nn::attention::backward), for what [`forward`] was given.
+/// As the CPU's [`backward`](crate::backend::cpu::nn::attention::backward), for the inputs of [`forward`].
 ///
 /// # Errors
 /// As for [`forward`].
@@ -291,10 +291,10 @@ pub(crate) fn backward(
     let (out, g) = (rows(out)?, rows(g)?);
     let (d, pairs) = (problem.size, problem.pairs());
     let padded = problem.queries.next_multiple_of(128);
-    let (logarithms, deltas) = (problem.memory(pairs * padded * 4)?, problem.memory(pairs * padded * 4)?);
+    let (lse, deltas) = (problem.memory(pairs * padded * 4)?, problem.memory(pairs * padded * 4)?);
     let height = if d == 64 { 128 } else { 64 };
     let tiles = pairs * problem.queries.div_ceil(height);
-    let turns = problem.hopper.then(|| problem.memory((tiles + 1) * 4)).transpose()?;
+    let semaphores = problem.hopper.then(|| problem.memory((tiles + 1) * 4)).transpose()?;
     let arguments = Arguments::new()
         .size(problem.heads)
         .size(problem.queries)
@@ -302,14 +302,14 @@ pub(crate) fn backward(
         .rows(&g)
         .rows(&out)
         .at(sums.first())
-        .at(logarithms.as_ptr())
+        .at(lse.as_ptr())
         .at(deltas.as_ptr())
-        .at_or_null(turns.as_ref().map(Storage::as_ptr))
+        .at_or_null(semaphores.as_ref().map(Storage::as_ptr))
         .size(if problem.hopper { tiles + 1 } else { 0 });
     let lanes = (d / 8).min(16).next_power_of_two();
-    // SAFETY: as in `forward`; the scratch has room for every query of every head, rounded up.
+    // SAFETY: as in `forward`; the workspace has room for every query of every head, rounded up.
     unsafe { problem.run("attention_backward_prepare", arguments, pairs * padded * lanes / 256, 256, 0)? };
-    // What nobody asked for is written all the same, to be forgotten.
+    // Gradients that are not requested are written to a temporary.
     let [to_q, to_k, to_v] = grads;
     let unwanted = |rows: usize| problem.memory(pairs * rows * d * 2);
     let targets = [(to_q, problem.queries), (to_k, problem.keys), (to_v, problem.keys)].map(|(to, rows)| match to {
@@ -324,23 +324,29 @@ pub(crate) fn backward(
     let ((to_q, _keep_q), (to_k, _keep_k), (to_v, _keep_v)) = (to_q?, to_k?, to_v?);
     let common = || {
         let start = problem.opening().size(padded).word(problem.scale());
-        start.rows(&q).rows(&k).rows(&v).rows(&g).at(logarithms.as_ptr()).at(deltas.as_ptr())
+        start.rows(&q).rows(&k).rows(&v).rows(&g).at(lse.as_ptr()).at(deltas.as_ptr())
     };
-    if let Some(turns) = turns {
-        let shares = problem.memory(tiles * height * d * 4)?;
-        // Keys and values, three tiles of queries and of gradients, two of slopes, room for a share, and the rest.
-        let share = if d == 64 { 128 * d * 2 } else { height * d * 4 };
-        let shared = 1024 + 2 * 128 * d * 2 + 6 * height * d * 2 + 2 * 128 * height * 2 + share + 3 * height * 8 + 192;
-        let arguments =
-            common().rows(&to_k).rows(&to_v).at(shares.as_ptr()).at(turns.as_ptr()).mask(inputs.mask).size(pairs);
+    if let Some(semaphores) = semaphores {
+        let partial_dqs = problem.memory(tiles * height * d * 4)?;
+        // Keys and values, three tiles of queries and of dO, two of dS, room for a partial dQ, and the rest.
+        let partial_dq = if d == 64 { 128 * d * 2 } else { height * d * 4 };
+        let shared =
+            1024 + 2 * 128 * d * 2 + 6 * height * d * 2 + 2 * 128 * height * 2 + partial_dq + 3 * height * 8 + 192;
+        let arguments = common()
+            .rows(&to_k)
+            .rows(&to_v)
+            .at(partial_dqs.as_ptr())
+            .at(semaphores.as_ptr())
+            .mask(inputs.mask)
+            .size(pairs);
         let blocks = (pairs * problem.keys.div_ceil(128)).min(problem.gpu.processors as usize);
         let finish = Arguments::new()
             .size(problem.heads)
             .size(problem.queries)
             .word(problem.scale())
-            .at(shares.as_ptr())
+            .at(partial_dqs.as_ptr())
             .rows(&to_q);
-        // SAFETY: as in `forward`; the shares have room for every tile.
+        // SAFETY: as in `forward`; the partial dQ has room for every tile.
         unsafe {
             problem.run("attention_backward", arguments, blocks, 384, shared)?;
             return problem.run("attention_backward_finish", finish, tiles * (height * d / 16 / 256), 256, 0);

@@ -1,13 +1,14 @@
-// Statistics of channels: x is [outer, channels, inner], and each channel's are over outer and inner. Channels are cut into pieces whose
-// bounds depend on the sizes alone, and these are joined in order, so that the bits are always the same.
+// Statistics of channels: x is [outer, channels, inner], and each channel is reduced over outer and inner. Channels are
+// cut into pieces whose bounds depend only on the sizes, and the pieces are joined in order, so that the results are
+// deterministic.
 //
-// E is the type of x, G that of g. PACK elements are read at a time. LANES is for channels that come last: so many packs of channels lie
-// side by side in a block. BATCH reads are under way at a time.
+// E is the type of x, G that of g. PACK elements are read at a time. LANES is for channels that come last: the number
+// of packs of channels in a row of a block. BATCH reads are in flight at a time.
 
 #define BATCH 8
 #define ROWS (256 / LANES)
 
-// Elements of a channel: how many, their mean, and the sum of the squares of their distances from it.
+// The count, the mean, and the sum of squared differences from the mean of some elements (Welford).
 struct Moments { T count, mean, squares; };
 
 __device__ inline Moments join(Moments a, Moments b) {
@@ -17,7 +18,7 @@ __device__ inline Moments join(Moments a, Moments b) {
     return { count, a.mean + apart * share, a.squares + b.squares + apart * apart * (a.count * share) };
 }
 
-// Of some elements at once.
+// The moments of N elements.
 template <int N> __device__ inline Moments moments_of(const T (&x)[N]) {
     T sum = T(0), squares = T(0);
 #pragma unroll
@@ -32,7 +33,7 @@ template <int N> __device__ inline Moments moments_of(const T (&x)[N]) {
 struct Sums { T total, along; };
 __device__ inline Sums join(Sums a, Sums b) { return { a.total + b.total, a.along + b.along }; }
 
-// Of all threads of a block, for the first of them.
+// Joins the values of all threads of a block, for the first thread.
 template <class A> __device__ inline A over_block(A own) {
     __shared__ A all[256];
     __syncthreads();
@@ -45,7 +46,7 @@ template <class A> __device__ inline A over_block(A own) {
     return all[0];
 }
 
-// Of the threads of a block that have the same channels, each PACK of them, to the pieces' place.
+// Joins the values of the threads of a block with the same PACK channels, and writes them to their piece.
 template <class A> __device__ inline void to_piece(const A (&own)[PACK], A* partial, u64 channels, u64 pieces) {
     __shared__ A all[ROWS][LANES * PACK];
     const int lane = threadIdx.x % LANES, row = threadIdx.x / LANES;
@@ -72,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(256) moments_last(
     Moments all[PACK];
 #pragma unroll
     for (int j = 0; j < PACK; ++j) all[j] = { T(0), T(0), T(0) };
-    // All channels of a thread have as many elements: one division does for all of them.
+    // All channels of a thread have the same count, so one division suffices.
     T count = T(0);
     if (channel < channels) {
         u64 i = first + row;
@@ -110,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(256) moments_last(
     to_piece(all, partial, channels, pieces);
 }
 
-// The elements of a channel are counted in packs.
+// The offset of a pack of a channel; `pack` counts over outer and inner.
 __device__ inline u64 place_of(I pack, I packs_inside, u64 channels, u64 channel) {
     const I outer = pack / packs_inside;
     return (((u64)outer * channels + channel) * packs_inside + (pack - outer * packs_inside)) * PACK;
@@ -162,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(256) finish_moments(
 
 typedef Pack<G, PACK> PackedG;
 
-// The sums of g, and of g times the distance of x from its mean.
+// The sums of g, and of g times the difference of x from its mean.
 extern "C" __global__ void __launch_bounds__(256) sums_last(
     const G* g, const E* x, const T* mean, Sums* partial, u64 rows, u64 channels, u64 piece, u64 pieces
 ) {
@@ -237,7 +238,7 @@ extern "C" __global__ void __launch_bounds__(256) sums_first(
     if (threadIdx.x == 0) partial[channel * pieces + blockIdx.y] = all;
 }
 
-// Both sums, the second in units of the deviation; what they take from each element, and from each distance from the mean; and the scale.
+// Both sums, the second times the scale; the mean of g; the factor of the difference from the mean; and the scale.
 extern "C" __global__ void __launch_bounds__(256) finish_sums(
     const Sums* partial, const T* var, T* total, T* along, T* from_each, T* from_distance, T* scale, u64 pieces, double count, double eps
 ) {

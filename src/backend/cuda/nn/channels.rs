@@ -1,7 +1,6 @@
-//! Statistics of channels, for norms: read once, whether the channels come before the places or after them.
+//! Statistics of channels for normalization, in one pass, with the channels first or last.
 
 use super::rows::InOrder;
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, WIDE, is_wide};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
 use crate::backend::{View, ViewMut};
@@ -11,12 +10,12 @@ use crate::{DType, Device, Result};
 use std::ops::Range;
 
 const FILES: &[&str] = &[include_str!("channels.cu")];
-/// Blocks that keep any GPU busy.
+/// The number of blocks that saturates any GPU.
 const BLOCKS: usize = 1024;
-/// What a thread reads at least for a piece to be worth a block.
+/// The least number of reads per thread for which a piece gets its own block.
 const SHORTEST: usize = 16;
 
-/// How a tensor lies: `[outer, channels, inner]`.
+/// The layout of a tensor: `[outer, channels, inner]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
     outer: usize,
@@ -24,11 +23,11 @@ struct Frame {
     inner: usize,
 }
 
-/// How the channels of a problem are cut.
+/// How the channels of a problem are split.
 struct Cut {
     frame: Frame,
     pack: usize,
-    /// Packs of channels side by side in a block, where these come last.
+    /// The packs of channels per row of a block, if the channels come last.
     lanes: usize,
     /// Rows, or packs of a channel, in a piece.
     piece: usize,
@@ -37,7 +36,7 @@ struct Cut {
 }
 
 impl Frame {
-    /// The frame of a shape whose channels are these dimensions; those of a layout with the channels last are the second one alone.
+    /// The frame of a shape whose channels are these dimensions. With the channels last, that is dimension 1 only.
     fn new(layout: &Layout, channels: &Range<usize>, last: bool) -> Frame {
         let product = |dims: Range<usize>| layout.shape()[dims].iter().product::<usize>();
         let (outer, own, inner) =
@@ -76,7 +75,7 @@ impl Cut {
         Grid { blocks: [self.blocks, self.pieces], threads: [256, 1], shared: 0 }
     }
 
-    /// Runs a kernel over the elements; `operands` are what it reads, then where the pieces go.
+    /// Runs a kernel over the elements; `operands` are its inputs, then the output for the pieces.
     ///
     /// # Safety
     /// All of these have the frame's sizes.
@@ -96,17 +95,17 @@ impl Cut {
             ("first", operands.size(outer * inside).size(inside))
         };
         let function = source.function(op, gpu, &format!("{name}_{end}"))?;
-        // SAFETY: the caller's promise; there is a place for each piece.
+        // SAFETY: the caller's promise; there is room for each piece.
         unsafe { arguments.size(channels).size(self.piece).size(self.pieces).launch(op, gpu, function, self.grid()) }
     }
 }
 
 fn source(x: DType, g: DType, wide: bool, pack: usize, lanes: usize) -> KernelSource {
-    let source = KernelSource::new(FILES, compute_dtype(x), wide).fused();
+    let source = KernelSource::new(FILES, x.compute_dtype(), wide).fused();
     source.dtype("E", x).dtype("G", g).set("PACK", pack).set("LANES", lanes)
 }
 
-/// Sources of every kind, to be compiled by a test.
+/// All variants of the source, compiled by a test.
 #[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     let all = crate::backend::cuda::tests::floats().into_iter();
@@ -114,7 +113,7 @@ pub(crate) fn sources() -> Vec<KernelSource> {
     all.flat_map(each).chain([source(DType::BF16, DType::F32, true, 4, 1)]).collect()
 }
 
-/// Elements in the order of a frame: those of a layout with the channels last in their own order, others row by row.
+/// Elements in the order of a frame: in memory order if the layout has the channels last, else in row-major order.
 struct Framed {
     elements: InOrder,
     frame: Frame,
@@ -134,7 +133,7 @@ impl Framed {
 }
 
 /// The means of channels, their variances, and `1 / sqrt(variance + eps)`: three contiguous tensors of the compute dtype. The channels are
-/// some dimensions of `x`, which has elements.
+/// some dimensions of `x`, which is not empty.
 ///
 /// # Errors
 /// If memory runs out, or a kernel cannot be compiled or started.
@@ -151,9 +150,9 @@ pub(crate) fn moments(
     let framed = Framed::new(op, ordinal, x, &channels, last)?;
     let cut = framed.frame.cut(framed.is_aligned(), x.dtype);
     let source = cut.source(x.dtype, x.dtype);
-    let bytes = 3 * compute_dtype(x.dtype).size() * framed.frame.channels * cut.pieces;
+    let bytes = 3 * x.dtype.compute_dtype().size() * framed.frame.channels * cut.pieces;
     let partial = Storage::new(op, Device::Cuda(ordinal), bytes)?;
-    // SAFETY: the elements lie as the frame says (L2), and there is room for three numbers of each piece.
+    // SAFETY: the elements are laid out as the frame says (L2), and there is room for three numbers of each piece.
     unsafe {
         cut.run(op, gpu, &source, "moments", Arguments::new().at(framed.elements.first).at(partial.as_ptr()))?;
         let function = source.function(op, gpu, "finish_moments")?;
@@ -168,8 +167,8 @@ pub(crate) fn moments(
     }
 }
 
-/// For the gradient of a norm: of each channel the sum of `g`; that of `g` times the normalised `x`; what the two take from each
-/// element, and from each distance from the mean; and the scale. Five contiguous tensors of the compute dtype.
+/// For the gradient of a normalization, for each channel: the sum of `g`; the sum of `g` times the normalised `x`; the
+/// mean of `g`; the factor of the distance from the mean; and the scale. Five contiguous tensors of the compute dtype.
 ///
 /// # Errors
 /// As for [`moments`].
@@ -190,13 +189,13 @@ pub(crate) fn sums(
     let widest = if g.dtype.size() > x.dtype.size() { g.dtype } else { x.dtype };
     let cut = framed.frame.cut(framed.is_aligned() && framed_g.is_aligned(), widest);
     let source = cut.source(x.dtype, g.dtype);
-    let bytes = 2 * compute_dtype(x.dtype).size() * framed.frame.channels * cut.pieces;
+    let bytes = 2 * x.dtype.compute_dtype().size() * framed.frame.channels * cut.pieces;
     let partial = Storage::new(op, Device::Cuda(ordinal), bytes)?;
     let Frame { outer, channels, inner } = framed.frame;
     let operands =
         Arguments::new().at(framed_g.elements.first).at(framed.elements.first).at(mean.first()).at(partial.as_ptr());
-    // SAFETY: both tensors lie as the frame says (L2), means and variances are one for each channel, and there is room
-    // for two numbers of each piece.
+    // SAFETY: both tensors are laid out as the frame says (L2), there is a mean and a variance for each channel, and
+    // room for two numbers of each piece.
     unsafe {
         cut.run(op, gpu, &source, "sums", operands)?;
         let function = source.function(op, gpu, "finish_sums")?;

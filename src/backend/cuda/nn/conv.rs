@@ -1,10 +1,9 @@
-//! Convolutions: by cuDNN, where it is found and takes the problem, else as products of matrices whose operands are gathered as they are
-//! read.
+//! Convolutions: by cuDNN if it is found and supports the problem, else as implicit matrix products, whose operands are
+//! gathered on the fly.
 
 use super::cudnn;
 use super::cudnn::convolution::Problem;
 use super::rows::InOrder;
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::elementwise::chain;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
@@ -16,12 +15,12 @@ use crate::{DType, Device, Result, Scalar};
 use smallvec::SmallVec;
 
 const FILES: &[&str] = &[include_str!("conv.cu")];
-/// The side of a tile, and the steps of the inner dimension, as in the source.
+/// The side of a tile, and the step of the inner dimension, as in the source.
 const TILE: usize = 64;
 const STEP: usize = 16;
-/// Channels of a group's result up to which each result is a thread's.
+/// The most result channels per group for which each thread computes one result.
 const FEW: usize = 8;
-/// Blocks that a GPU has room for, about: sums that would be fewer are computed in parts.
+/// About the number of resident blocks of a GPU: if there would be fewer, the sums are split into parts.
 const BLOCKS: usize = 512;
 
 /// What is computed, as in the source.
@@ -32,7 +31,7 @@ pub(crate) enum Kind {
     Weight,
 }
 
-/// Sources of every kind, to be compiled by a test.
+/// All variants of the source, compiled by a test.
 #[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     let conv = Conv {
@@ -60,7 +59,7 @@ pub(crate) fn sources() -> Vec<KernelSource> {
 fn source(kind: Kind, conv: &Conv, dtype: DType, wide: bool) -> KernelSource {
     let [kd, kh, kw] = conv.kernel;
     let [sd, sh, sw] = conv.stride;
-    KernelSource::new(FILES, compute_dtype(dtype), wide)
+    KernelSource::new(FILES, dtype.compute_dtype(), wide)
         .fused()
         .dtype("E", dtype)
         .set("KIND", kind as usize)
@@ -73,17 +72,17 @@ fn source(kind: Kind, conv: &Conv, dtype: DType, wide: bool) -> KernelSource {
         .set("SW", sw)
 }
 
-/// Whether places need more than 32 bits.
+/// Whether indices need more than 32 bits.
 fn is_wide(conv: &Conv) -> bool {
     let most = 1 << 30;
-    let places = |sizes: [usize; 3]| sizes.into_iter().fold(1, usize::saturating_mul);
+    let positions = |sizes: [usize; 3]| sizes.into_iter().fold(1, usize::saturating_mul);
     let reach = |dim: usize| {
         let window = conv.dilation[dim].saturating_mul(conv.kernel[dim]);
         conv.input[dim].saturating_add(conv.pad[dim]).saturating_add(window).saturating_add(conv.stride[dim])
     };
-    places(conv.input) >= most
-        || places(conv.output) >= most
-        || places(conv.kernel) >= most
+    positions(conv.input) >= most
+        || positions(conv.output) >= most
+        || positions(conv.kernel) >= most
         || (0..3).any(|dim| reach(dim) >= most)
 }
 
@@ -141,22 +140,22 @@ pub(crate) fn weight_gradient(
     products(op, ordinal, Kind::Weight, [g, x], None, conv, out)
 }
 
-/// Whether tensors of this dtype are computed, and their results given, with the channels last: tensor cores want them so.
+/// Whether convolutions of this dtype use and return the channels-last format, as tensor cores prefer.
 pub(crate) fn channels_last(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16) && cudnn::is_present()
 }
 
-/// Whether biases are added to what the kernels give, and not by them.
+/// Whether biases are added to the results of the kernels instead of inside them.
 pub(crate) fn leaves_bias() -> bool {
     cudnn::is_present()
 }
 
-/// The dimensions of a layout of five, the channels behind the places.
+/// A five-dimensional layout with the channels moved last.
 fn channels_behind(op: &'static str, layout: &Layout) -> Result<Layout> {
     layout.permute(op, &[0, 2, 3, 4, 1])
 }
 
-/// By cuDNN; `false`, and nothing has happened, if it is not there or does not do this.
+/// Runs cuDNN. Returns `false`, without effects, if it is missing or does not support the problem.
 fn by_library(
     op: &'static str,
     ordinal: usize,
@@ -180,7 +179,7 @@ fn by_library(
     };
     let alignment = 1 << bits.iter().fold(16, |bits, at| bits | at.addr()).trailing_zeros();
     let problem = Problem { kind, conv: *conv, dtype: out.dtype, channels_last, alignment };
-    // SAFETY: the operands lie in the order of the problem, and so does the result, which is the caller's or a new one.
+    // SAFETY: the operands and the result are in the order of the problem; the result is borrowed mutably or new.
     if !unsafe { problem.run(op, gpu(op, ordinal)?, tensors)? } {
         return Ok(false);
     }
@@ -247,7 +246,7 @@ fn own_kernels(
     if kind != Kind::Weight && rows < FEW {
         let arguments = operands.at_or_null(bias).at(y).words(&words).size(numel);
         let function = source.function(op, gpu, "direct")?;
-        // SAFETY: all operands lie in order (L2) and have the problem's sizes, as has the output.
+        // SAFETY: all operands and the output are contiguous (L2) and have the problem's sizes.
         return unsafe { arguments.launch(op, gpu, function, Grid::over(numel, 256, 256)) };
     }
     if kind == Kind::Weight && rows < FEW && conv.c_in < FEW {
@@ -260,7 +259,7 @@ fn own_kernels(
     let splits = if kind == Kind::Weight { (BLOCKS / tiles).clamp(1, inner.div_ceil(STEP * 32)) } else { 1 };
     let length = inner.div_ceil(splits).next_multiple_of(STEP);
     let splits = inner.div_ceil(length).max(1);
-    let compute = compute_dtype(out.dtype);
+    let compute = out.dtype.compute_dtype();
     let bytes = if kind == Kind::Weight { (numel * compute.size()).saturating_mul(splits) } else { 0 };
     let partial = Storage::new(op, Device::Cuda(ordinal), bytes)?;
     let arguments = operands.at_or_null(bias).at(y).at(partial.as_ptr()).words(&words).size(splits).size(length);
@@ -271,7 +270,7 @@ fn own_kernels(
     if kind == Kind::Weight {
         let arguments = Arguments::new().at(partial.as_ptr()).at(y).size(numel).size(splits);
         let function = source.function(op, gpu, "add_parts")?;
-        // SAFETY: the parts have as many sums as the output elements.
+        // SAFETY: the parts have one sum for each output element.
         unsafe { arguments.launch(op, gpu, function, Grid::over(numel, 256, 256))? };
     }
     Ok(())

@@ -1,5 +1,6 @@
-// Cross entropy of contiguous rows of logits of type E against the numbers of classes; a block a row. Rows need not be
-// aligned: what lies before the first and after the last whole pack goes one by one. WEIGHTED: each class has a weight.
+// Cross entropy of contiguous rows of logits of type E against class indices; one block per row. Rows need not be
+// aligned: the elements before the first and after the last whole pack are read one by one. WEIGHTED: each class has a
+// weight.
 
 // A row's largest element, and the sum of exponentials relative to it.
 struct Running { T most, sum; };
@@ -37,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) cross_entropy(
     Running all = {Bounds<T>::least(), T(0)};
     over_row(x, count, [&](u32 i) { take(all, (T)widen(x[i])); }, [&](u32 i) {
         const Pack<E, PACK> pack = *(const Pack<E, PACK>*)(x + i);
-        // One look at the largest of a pack, instead of one at every element.
+        // One comparison with the largest of a pack, instead of one for every element.
         T v[PACK], most = all.most;
 #pragma unroll
         for (int j = 0; j < PACK; ++j) v[j] = (T)widen(pack.x[j]), most = larger(v[j], most);
@@ -51,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) cross_entropy(
     const T own = all.most == Bounds<T>::least() ? T(0) : all.sum * exp(all.most - most);
     const T sum = over_group<THREADS, THREADS>(own, T(0), Plus());
     const T logarithm = log(sum);
-    // The even part of a smoothed target.
+    // The uniform part of a smoothed target.
     T even = 0;
     if (classes.smoothing != 0.0) {
         for (u32 i = threadIdx.x; i < count; i += THREADS)
@@ -72,8 +73,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) cross_entropy(
     counted[row] = weight;
 }
 
-// `g` has a step of 0 or 1 from row to row. `total` is the sum of all weights; null where they are 1, or the
-// target is not smoothed.
+// `g` has a stride of 0 or 1 from row to row. `total` is the sum of all weights; null if they are 1, or the target is
+// not smoothed.
 extern "C" __global__ void __launch_bounds__(THREADS) cross_entropy_backward(
     const E* logits, Targets classes, const T* stats, const T* g, u64 step, const double* total, E* out
 ) {
@@ -87,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) cross_entropy_backward(
     const T own = counts ? T((1.0 - classes.smoothing) * (double)weight_of(classes, hit)) : T(0);
     const T even = counts ? T(classes.smoothing / (double)count) : T(0);
     const T scale = by * (own + even * T(total ? *total : (double)count)) * stats[2 * row + 1];
-    // A row that does not count has no gradient, whatever is in it.
+    // An ignored row has gradient 0, even if it contains NaN.
     auto value = [&](u32 i, T x) {
         if (!counts) return T(0);
         T v = exp(x - most) * scale;

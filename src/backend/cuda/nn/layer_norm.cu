@@ -1,6 +1,6 @@
-// Layer norm of contiguous rows of W elements of type E; GROUP threads have a row: a warp, or the block for long rows. PACK
-// elements are read at a time and a thread holds PACKS packs, so that a row is read once. The weight and the bias are of
-// type V.
+// Layer norm of contiguous rows of W elements of type E. GROUP threads process a row: a warp, or the block for long
+// rows. PACK elements are read at a time and a thread holds PACKS packs, so that a row is read once. The weight and the
+// bias are of type V.
 
 #define ROWS (256 / GROUP)
 
@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(256) layer_norm(
     }
 }
 
-// The cotangent of x, and for each block the sums over its rows of g times the normalised x, and of g: `partial` is
+// The gradient of x, and for each block the sums over its rows of g times the normalised x, and of g: `partial` is
 // (blocks, 2, W).
 extern "C" __global__ void __launch_bounds__(256) layer_norm_backward(
     u64 rows, const E* x, const E* g, const T* stats, const V* weight, E* to_x, T* partial
@@ -108,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(256) layer_norm_backward(
             if (at < W) sums[at] = to_weight[p][j], sums[W + at] = to_bias[p][j];
         }
 #else
-    // The block's warps add up in their order.
+    // The block's warps add their sums in order.
     __shared__ T shared[2][PACKS * PACK * 32];
     for (int turn = 0; turn < ROWS; ++turn) {
         if (own == turn)

@@ -1,6 +1,6 @@
-// One step of an LSTM, forward and backward: what comes between the products, or, of small states, the product as well. A thread has one
-// number of a state. Rows of gates are four times as long as those of states: for what enters, for what is kept, what is new, and what is
-// shown.
+// One step of an LSTM, forward and backward: the elementwise part or, for small states, the product as well. A thread
+// has one element of a state. Rows of gates are four times as long as those of states: input gate, forget gate,
+// candidate, output gate.
 
 __device__ inline T gate(T x) { return sigmoid(x); }
 
@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(256) step(
     }
 }
 
-// The cotangent of the memory is changed in place: before, it is that of this step's memory, afterwards that of the last one's.
+// The cotangent `kept` is updated in place: from that of this step's cell state to that of the previous one.
 extern "C" __global__ void __launch_bounds__(256) step_back(
     const E* gates, const E* memory, const E* last, const E* from_output, const E* from_next, T* kept, E* sums, E* product, u64 n, u64 size
 ) {
@@ -51,16 +51,17 @@ extern "C" __global__ void __launch_bounds__(256) step_back(
     }
 }
 
-// A block has so many examples and units of the state, a thread for each pair, and goes along what is summed up in pieces.
+// A block has EXAMPLES examples and UNITS units of the state, a thread for each pair; the inner dimension goes in
+// pieces of DEPTH.
 constexpr int EXAMPLES = 32, UNITS = 4, DEPTH = 64, THREADS = EXAMPLES * UNITS;
 
 struct alignas(4 * sizeof(T)) Four { T v[4]; };
 
-// The products of row `row + threadIdx.x / UNITS` of `a` with the rows of `b` that belong to unit `unit + threadIdx.x % UNITS`: one for each
-// gate, `units` rows apart. What is not there counts as 0.
+// The products of row `row + threadIdx.x / UNITS` of `a` with the rows of `b` that belong to unit
+// `unit + threadIdx.x % UNITS`: one for each gate, `units` rows apart. Elements out of range count as 0.
 template <int GATES>
 __device__ inline void multiply(const E* a, u64 row, u64 rows, const E* b, u64 unit, u64 units, u64 depth, T (&sums)[GATES]) {
-    // Rows a little apart, so that a warp finds its numbers in different banks.
+    // Padded rows, so that a warp has no bank conflicts.
     __shared__ Four left[EXAMPLES][DEPTH / 4 + 1], right[GATES * UNITS][DEPTH / 4 + 1];
     constexpr int LEFT = EXAMPLES * DEPTH / THREADS, RIGHT = GATES * UNITS * DEPTH / THREADS;
     const int me = threadIdx.x, example = me / UNITS, own = me % UNITS, column = me % DEPTH, first = me / DEPTH;
@@ -90,7 +91,7 @@ __device__ inline void multiply(const E* a, u64 row, u64 rows, const E* b, u64 u
 #pragma unroll
         for (int i = 0; i < RIGHT; ++i) right[first + i * STEP][column / 4].v[column % 4] = next_right[i];
         __syncthreads();
-        // On their way while this piece is summed up.
+        // Loads of the next piece overlap with the sums of this one.
         if (from + DEPTH < depth) fetch(from + DEPTH);
 #pragma unroll 8
         for (int q = 0; q < DEPTH / 4; ++q) {
@@ -127,7 +128,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) whole_step(
     narrow(shown[i], all[3] * tanh(cell));
 }
 
-// `next` are the sums' cotangents of the step after this one, or null: then `from_next` is the cotangent of the hidden state. The weight is turned.
+// `next` are the cotangents of the preactivations of the next step, or null: then `from_next` is the cotangent of the
+// hidden state. The weight is transposed.
 extern "C" __global__ void __launch_bounds__(THREADS) whole_step_back(
     const E* next, const E* weight, const E* from_next, const E* from_output, const E* gates, const E* memory, const E* last, T* kept, E* sums,
     u64 batch, u64 size

@@ -1,6 +1,5 @@
-//! The steps of an LSTM, a launch each: between their products, or, of small states, with them.
+//! The steps of an LSTM, one launch each: without the matrix products or, for small states, with them.
 
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::gpu::gpu;
 use crate::backend::{View, ViewMut};
@@ -9,17 +8,17 @@ use crate::{DType, Result};
 const FILES: &[&str] = &[include_str!("lstm.cu")];
 
 fn source(dtype: DType) -> KernelSource {
-    KernelSource::new(FILES, compute_dtype(dtype), true).fused().dtype("E", dtype)
+    KernelSource::new(FILES, dtype.compute_dtype(), true).fused().dtype("E", dtype)
 }
 
-/// Sources of every kind, to be compiled by a test.
+/// All variants of the source, compiled by a test.
 #[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     crate::backend::cuda::tests::floats().map(source).into()
 }
 
-/// The next state, from the product of the input, that of the hidden state, and the last memory: the gates `[batch, 4 · size]`, the memory and,
-/// twice, the hidden state. All are contiguous and of one dtype.
+/// The next state, from the product of the input, that of the hidden state, and the previous cell state: the gates
+/// `[batch, 4 · size]`, the cell state and, twice, the hidden state. All are contiguous and of one dtype.
 ///
 /// # Errors
 /// If the kernel cannot be compiled or started.
@@ -38,8 +37,9 @@ pub(crate) fn step(
     unsafe { arguments.size(n).size(size).launch(op, gpu, function, Grid::over(n, 256, 256)) }
 }
 
-/// The cotangents of the sums behind the gates, twice, and that of the last memory in the place of this one's, which is of the compute dtype.
-/// The views are the gates, the memory, the last memory, and the cotangents of the hidden state from the next step and from the output.
+/// The cotangents of the gates' preactivations, twice, and the cotangent of the previous cell state, which replaces
+/// that of the cell state in place and is of the compute dtype. The views are the gates, the cell state, the previous
+/// cell state, and the cotangents of the hidden state from the next step and from the output.
 ///
 /// # Errors
 /// As for [`step`].
@@ -67,22 +67,23 @@ pub(crate) fn step_back(
     unsafe { arguments.size(n).size(size).launch(op, gpu, function, Grid::over(n, 256, 256)) }
 }
 
-/// Multiplications of a step up to which the kernel that has the product in it is faster than a library's product and another
-/// kernel: both take less time than it takes to ask for them.
+/// The most multiplications of a step for which the kernel that contains the product is faster than a library's product
+/// and another kernel, because launches dominate.
 const SMALL: usize = 1 << 25;
 
-/// Whether [`forward`] and [`backward`] are for states of this size.
+/// Whether [`forward`] and [`backward`] are used for states of this size.
 pub(crate) fn is_small(batch: usize, size: usize) -> bool {
     batch.saturating_mul(size).saturating_mul(4 * size) <= SMALL
 }
 
-/// Examples and units that a block has, as in the source.
+/// The grid for the examples and units of a block, as in the source.
 fn blocks(batch: usize, size: usize) -> Grid {
     Grid { blocks: [size.div_ceil(4), batch.div_ceil(32)], threads: [128, 1], shared: 0 }
 }
 
-/// All steps, in this order of their places: from the products of the inputs `[steps, batch, 4 · size]`, the weight, the first hidden state and
-/// the first memory, the gates `[steps, batch, 4 · size]`, the memories and the hidden states. All are contiguous and of one dtype.
+/// All steps, in the given order: from the products of the inputs `[steps, batch, 4 · size]`, the weight, the initial
+/// hidden state and the initial cell state, computes the gates `[steps, batch, 4 · size]`, the cell states and the
+/// hidden states. All are contiguous and of one dtype.
 ///
 /// # Errors
 /// If the kernel cannot be compiled or started.
@@ -114,16 +115,17 @@ pub(crate) fn forward(
             .at(gates.first().wrapping_add(of_gates))
             .at(memories.first().wrapping_add(of_state))
             .at(outputs.first().wrapping_add(of_state));
-        // SAFETY: all operands are contiguous and have all steps (L2), of which `at` is one; what a step reads of another was
-        // written by a launch before it.
+        // SAFETY: all operands are contiguous and have all steps (L2), of which `at` is one; values read from another
+        // step were written by an earlier launch.
         unsafe { arguments.size(batch).size(size).launch(op, gpu, function, blocks(batch, size))? };
     }
     Ok(())
 }
 
-/// The cotangents of the sums behind the gates of all steps, and that of the first memory in the place of the last one's, which is of the compute
-/// dtype. The views are the gates, the memories, the first memory, the weight with its dimensions exchanged, and the cotangent of the last
-/// hidden state; those of all hidden states may be there. All are contiguous.
+/// The cotangents of the gates' preactivations of all steps, and the cotangent of the initial cell state, which
+/// replaces that of the final one in place and is of the compute dtype. The views are the gates, the cell states, the
+/// initial cell state, the transposed weight, and the cotangent of the final hidden state; those of all outputs are
+/// optional. All are contiguous.
 ///
 /// # Errors
 /// As for [`forward`].

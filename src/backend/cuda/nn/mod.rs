@@ -1,4 +1,4 @@
-//! Fused kernels of networks and of optimisers.
+//! Fused kernels of neural networks and optimizers.
 
 pub(crate) mod attention;
 pub(crate) mod channels;

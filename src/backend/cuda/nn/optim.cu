@@ -1,15 +1,15 @@
-// Updates of many parameters in one launch. A block has PIECE elements of one of them. RULE changes the parameter `p` and
-// its state `s[0]`, `s[1]`, … by its gradient `g` and the numbers `c(0)`, `c(1)`, …. With RESIDUAL the last of the states is what
-// the parameter lacks of its value in the compute dtype.
+// Updates many parameters in one launch. A block has PIECE elements of one of them. RULE changes the parameter `p` and
+// its state `s[0]`, `s[1]`, … by its gradient `g` and the numbers `c(0)`, `c(1)`, …. With RESIDUAL, the last state is
+// the rounding residual of the parameter: its value in the compute dtype minus its rounded value.
 
 #define PIECE 4096
 
-// The numbers lie in memory and not beside the addresses, so that recorded work finds new ones at every replay.
+// The numbers are in memory and not in the arguments, so that a replay of a CUDA graph reads new ones.
 struct Entry { P* parameter; const G* gradient; T* state[STATES]; u64 numel, first; const double* numbers; };
 struct Table { Entry entry[ENTRIES]; };
 
 extern "C" __global__ void __launch_bounds__(256) update(const __grid_constant__ Table table, const u64 entries) {
-    // The last entry whose first block is not after this one.
+    // Binary search for the last entry whose first block is not after this one.
     u32 low = 0, high = (u32)entries;
     while (high - low > 1) {
         const u32 middle = (low + high) / 2;

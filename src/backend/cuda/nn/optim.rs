@@ -1,4 +1,4 @@
-//! Updates of all parameters in few launches.
+//! Updates of all parameters in a few launches.
 
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::gpu::gpu;
@@ -11,15 +11,15 @@ use std::ops::Range;
 const FILES: &[&str] = &[include_str!("optim.cu")];
 /// Elements that a block updates, as in the source.
 const PIECE: usize = 4096;
-/// Bytes of arguments that every driver takes, less what stands beside the table.
+/// Bytes of kernel arguments that every driver supports, less the other arguments.
 const ROOM: usize = 4096 - 64;
 
-/// A parameter and what belongs to it. All have as many elements, in order.
+/// A parameter with its gradient and state: contiguous tensors of one size.
 pub(crate) struct Entry<'a> {
     pub parameter: ViewMut<'a>,
     pub gradient: View<'a>,
     pub state: Vec<ViewMut<'a>>,
-    /// Which of all numbers are those of this one.
+    /// The range of the numbers of this parameter.
     pub numbers: Range<usize>,
 }
 
@@ -28,7 +28,7 @@ impl Entry<'_> {
         self.parameter.layout.numel()
     }
 
-    /// Whether all is as it should be for these dtypes on this GPU.
+    /// Whether the tensors have the expected sizes, dtypes and device.
     fn fits(&self, update: &Update<'_>, ordinal: usize) -> bool {
         let device = Device::Cuda(ordinal);
         let one = |layout: &Layout, on: Device, dtype: DType, wanted: DType| {
@@ -42,24 +42,25 @@ impl Entry<'_> {
     }
 }
 
-/// What updates have in common.
+/// The common part of all updates.
 pub(crate) struct Update<'a> {
     /// Statements in CUDA C: see the kernel.
     pub rule: &'a str,
-    /// Tensors of state that the rule knows.
+    /// The number of state tensors of the rule.
     pub slots: usize,
-    /// Whether the last of the states is what the parameters lack of their values in the compute dtype.
+    /// Whether the last state is a residual: the difference of the value in the compute dtype and the rounded
+    /// parameter.
     pub residual: bool,
     pub parameter: DType,
     pub gradient: DType,
     pub compute: DType,
 }
 
-/// Sources of every kind, to be compiled by a test.
+/// All variants of the source, compiled by a test.
 #[cfg(feature = "samples")]
 pub(crate) fn sources(rule: &str, slots: usize) -> Vec<KernelSource> {
     let source = |parameter: DType, residual: bool| {
-        let compute = crate::backend::cpu::runtime::convert::compute_dtype(parameter);
+        let compute = parameter.compute_dtype();
         let update = Update { rule, slots, residual, parameter, gradient: parameter, compute };
         update.source((slots + usize::from(residual)).max(1), 10)
     };
@@ -81,14 +82,14 @@ impl Update<'_> {
     /// Updates the parameters in place.
     ///
     /// # Errors
-    /// If the kernel cannot be compiled or started, or an entry does not have the dtypes that are named.
+    /// If the kernel cannot be compiled or started, or an entry does not have the expected dtypes.
     pub fn run(&self, op: &'static str, ordinal: usize, entries: &[Entry<'_>], numbers: View<'_>) -> Result<()> {
         let Some(one) = entries.first() else { return Ok(()) };
         let known =
             numbers.layout.is_contiguous() && numbers.dtype == DType::F64 && numbers.device() == Device::Cuda(ordinal);
         let has_numbers = |entry: &Entry<'_>| known && entry.numbers.end <= numbers.layout.numel();
         if !entries.iter().all(|entry| entry.fits(self, ordinal) && has_numbers(entry)) {
-            bail!(Backend, op, "a parameter and its state do not belong together");
+            bail!(Backend, op, "parameter, gradient and state must be contiguous and match in size, dtype and device");
         }
         let gpu = gpu(op, ordinal)?;
         let states = one.state.len().max(1);
@@ -109,8 +110,8 @@ impl Update<'_> {
             table.resize(most * size, 0);
             let arguments = Arguments::new().words(&table).size(entries.len());
             if blocks > 0 {
-                // SAFETY: all of an entry has as many elements, in order (L2), on this GPU, and nobody else can see what is
-                // written; every block finds its piece by the table.
+                // SAFETY: all tensors of an entry are contiguous with the same number of elements (L2), on this GPU,
+                // and what is written is borrowed mutably; every block finds its piece through the table.
                 unsafe { arguments.launch(op, gpu, function, Grid::over(blocks, 1, 256))? };
             }
         }

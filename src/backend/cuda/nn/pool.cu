@@ -1,5 +1,6 @@
-// The largest elements, or the sums, of windows over three dimensions. A thread has a result, or a pack of them where the channels lie side
-// by side: there are `lanes` packs of PACK channels, and one of one where channels are planes of their own. S is a signed type for places.
+// The maxima and the sums of windows over three dimensions. A thread has a result, or a pack of results if the channels
+// come last: then there are `lanes` packs of PACK channels. If the channels come first, both are 1. S is a signed index
+// type.
 
 // As the Rust struct of this name.
 struct Windows { i64 size, count, num, den, start, end, step; };
@@ -31,7 +32,7 @@ __device__ inline Windowed window(const Three& all, I i, I lanes) {
     return { volume, lane, elements(all.dim[0], (S)d), elements(all.dim[1], (S)h), elements(all.dim[2], (S)w) };
 }
 
-// The element of a window with these numbers, in its plane.
+// The flat index in its plane of an element of a window.
 __device__ inline S place_in(const Three& all, const Windowed& at, S d, S h, S w) {
     const S y = at.d.first + d * (S)all.dim[0].step, z = at.h.first + h * (S)all.dim[1].step;
     return (y * (S)all.dim[1].size + z) * (S)all.dim[2].size + at.w.first + w * (S)all.dim[2].step;
@@ -39,12 +40,12 @@ __device__ inline S place_in(const Three& all, const Windowed& at, S d, S h, S w
 
 __device__ inline u64 plane_size(const Three& all) { return all.dim[0].size * all.dim[1].size * all.dim[2].size; }
 
-// Where the packs of a thread's plane begin, counted in packs.
+// The first pack of a thread's plane, counted in packs.
 __device__ inline u64 first_pack(const Three& all, const Windowed& at, u64 lanes) {
     return at.plane * plane_size(all) * lanes + at.lane;
 }
 
-// Of NaN the last is the largest, as on the CPU.
+// NaN is the largest, and the last NaN wins, as on the CPU.
 extern "C" __global__ void __launch_bounds__(256) largest(
     const Packed* x, Three all, Packed* values, Pack<i64, PACK>* indices, u64 n, u64 lanes
 ) {
@@ -54,9 +55,9 @@ extern "C" __global__ void __launch_bounds__(256) largest(
         const Packed* own = x + first_pack(all, at, lanes);
         const S first = place_in(all, at, 0, 0, 0);
         Packed best = own[first * lanes];
-        S place[PACK];
+        S position[PACK];
 #pragma unroll
-        for (int j = 0; j < PACK; ++j) place[j] = first;
+        for (int j = 0; j < PACK; ++j) position[j] = first;
         for (S d = 0; d < at.d.count; ++d)
             for (S h = 0; h < at.h.count; ++h)
                 for (S w = 0; w < at.w.count; ++w) {
@@ -65,20 +66,20 @@ extern "C" __global__ void __launch_bounds__(256) largest(
 #pragma unroll
                     for (int j = 0; j < PACK; ++j) {
                         const T value = (T)widen(other.x[j]);
-                        if (value > (T)widen(best.x[j]) || value != value) best.x[j] = other.x[j], place[j] = here;
+                        if (value > (T)widen(best.x[j]) || value != value) best.x[j] = other.x[j], position[j] = here;
                     }
                 }
         values[i] = best;
         if (indices) {
             Pack<i64, PACK> to;
 #pragma unroll
-            for (int j = 0; j < PACK; ++j) to.x[j] = (i64)place[j];
+            for (int j = 0; j < PACK; ++j) to.x[j] = (i64)position[j];
             indices[i] = to;
         }
     }
 }
 
-// For each element the sum of those of g whose index it is: they are among its windows, whose sizes are those of the inverse.
+// For each element, the sum of the elements of g whose index it is. They are among its inverse windows.
 extern "C" __global__ void __launch_bounds__(256) at_largest(
     const Packed* g, const Pack<i64, PACK>* indices, Three all, Packed* y, u64 n, u64 lanes
 ) {
@@ -94,9 +95,9 @@ extern "C" __global__ void __launch_bounds__(256) at_largest(
         for (S d = 0; d < at.d.count; ++d)
             for (S h = 0; h < at.h.count; ++h)
                 for (S w = 0; w < at.w.count; ++w) {
-                    const u64 place = first + (u64)place_in(all, at, d, h, w) * lanes;
-                    const Pack<i64, PACK> where = indices[place];
-                    const Packed other = g[place];
+                    const u64 position = first + (u64)place_in(all, at, d, h, w) * lanes;
+                    const Pack<i64, PACK> where = indices[position];
+                    const Packed other = g[position];
 #pragma unroll
                     for (int j = 0; j < PACK; ++j)
                         if (where.x[j] == own) sum[j] += (T)widen(other.x[j]);

@@ -1,7 +1,6 @@
-//! The largest elements, or the sums, of windows over up to three dimensions, of planes or of channels that lie side by side.
+//! The maxima and the sums of windows over up to three dimensions, with the channels first or last.
 
 use super::rows::InOrder;
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, WIDE};
 use crate::backend::cuda::runtime::gpu::gpu;
 use crate::backend::spec::Windows;
@@ -12,7 +11,7 @@ use smallvec::SmallVec;
 
 const FILES: &[&str] = &[include_str!("pool.cu")];
 
-/// Sources of every kind, to be compiled by a test.
+/// All variants of the source, compiled by a test.
 #[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     let floats = crate::backend::cuda::tests::floats().into_iter();
@@ -23,24 +22,24 @@ pub(crate) fn sources() -> Vec<KernelSource> {
 }
 
 fn source(dtype: DType, wide: bool, pack: usize) -> KernelSource {
-    let place = if wide { "long long" } else { "int" };
-    KernelSource::new(FILES, compute_dtype(dtype), wide).dtype("E", dtype).set("S", place).set("PACK", pack)
+    let position = if wide { "long long" } else { "int" };
+    KernelSource::new(FILES, dtype.compute_dtype(), wide).dtype("E", dtype).set("S", position).set("PACK", pack)
 }
 
-/// Windows as the kernel's struct.
+/// The windows as the kernel's struct.
 fn words(windows: &[Windows; 3]) -> SmallVec<[u64; 24]> {
     let one = |w: &Windows| [w.size as i64, w.count as i64, w.num, w.den, w.start, w.end, w.step];
     windows.iter().flat_map(one).map(|word| word as u64).collect()
 }
 
-/// How a kernel goes through the results.
+/// How a kernel iterates over the results.
 struct Pass {
     /// Whether the channels come last.
     last: bool,
-    /// Packs of channels side by side, and channels in each; both 1 where they are planes.
+    /// The number of packs of channels, and the channels in each; both 1 if the channels come first.
     lanes: usize,
     pack: usize,
-    /// Whether places need more than 32 bits.
+    /// Whether indices need more than 32 bits.
     wide: bool,
     numel: usize,
 }
@@ -61,7 +60,7 @@ impl Pass {
         Pass { last, lanes, pack, wide, numel: out.layout.numel() }
     }
 
-    /// Elements in the order of the pass, at a multiple of what is read at a time.
+    /// Elements in the order of the pass, aligned to a pack.
     fn in_order(&self, op: &'static str, ordinal: usize, x: View<'_>) -> Result<InOrder> {
         let layout = if self.last { x.layout.permute(op, &[0, 2, 3, 4, 1])? } else { x.layout.clone() };
         let x = View { layout: &layout, ..x };
@@ -85,8 +84,8 @@ impl Pass {
     }
 }
 
-/// As the CPU's [`max`](crate::backend::cpu::nn::pool::max), of elements of any dtype. Where the values have the channels last, so have the
-/// indices.
+/// As the CPU's [`max`](crate::backend::cpu::nn::pool::max), of elements of any dtype. If the values have the channels
+/// last, so do the indices.
 ///
 /// # Errors
 /// If memory runs out, or the kernel cannot be compiled or started.
@@ -106,7 +105,7 @@ pub(crate) fn max(
     let indices = indices.map(|indices| indices.first().cast_const());
     let arguments =
         Arguments::new().at(from.first).words(&words(windows)).at(values.first().cast_const()).at_or_null(indices);
-    // SAFETY: the input lies in order, windows are inside its planes, and results have no gaps.
+    // SAFETY: the input is in order, windows are inside its planes, and results have no gaps.
     unsafe { pass.run(op, ordinal, x.dtype, "largest", arguments) }
 }
 

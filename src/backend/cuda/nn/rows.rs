@@ -1,6 +1,5 @@
 //! Fused kernels over rows: softmax, layer norm and cross entropy.
 
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::elementwise::chain;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, WIDE, is_wide};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
@@ -15,7 +14,7 @@ const SOFTMAX: &[&str] = &[GROUPS, include_str!("softmax.cu")];
 const LAYER_NORM: &[&str] = &[GROUPS, include_str!("layer_norm.cu")];
 const CROSS_ENTROPY: &[&str] = &[GROUPS, include_str!("../runtime/fault.cu"), include_str!("cross_entropy.cu")];
 
-/// Elements that lie in order: where they were, or a copy.
+/// Contiguous elements: the original ones, or a copy.
 pub(crate) struct InOrder {
     pub first: *const u8,
     _copy: Option<Storage>,
@@ -31,7 +30,7 @@ impl InOrder {
         InOrder::of_own(op, ordinal, view)
     }
 
-    /// As [`new`](Self::new), beginning at a multiple of the widest reads.
+    /// As [`new`](Self::new), aligned to the widest reads.
     ///
     /// # Errors
     /// If memory runs out.
@@ -43,7 +42,7 @@ impl InOrder {
         }
     }
 
-    /// A copy, which begins at a multiple of the widest reads.
+    /// A copy, aligned to the widest reads.
     ///
     /// # Errors
     /// If memory runs out.
@@ -72,7 +71,7 @@ pub(crate) fn softmax<const N: usize>(
     if numel == 0 {
         return Ok(());
     }
-    // A number by itself is a row of one.
+    // A scalar is a row of one element.
     let (length, inner) = dim.map_or((1, 1), |dim| (shape[dim], shape[dim + 1..].iter().product::<usize>()));
     let [a, b] = [inputs[0], inputs[N - 1]].map(|view| InOrder::new(op, ordinal, view));
     let (a, b) = (a?, b?);
@@ -84,7 +83,7 @@ pub(crate) fn softmax<const N: usize>(
     let source = softmax_source(out.dtype, kind, is_wide(numel), group);
     let rows = numel / length;
     let arguments = Arguments::new().at(a.first).at(b.first).at(out.first().cast_const()).size(rows).size(length);
-    // SAFETY: all operands have `numel` elements in order (L2), and the arguments are those of the kernels.
+    // SAFETY: all operands have `numel` contiguous elements (L2), and the arguments are those of the kernels.
     unsafe {
         if inner == 1 {
             let function = source.function(op, gpu, "softmax_rows")?;
@@ -97,11 +96,11 @@ pub(crate) fn softmax<const N: usize>(
 }
 
 fn softmax_source(dtype: DType, kind: SoftmaxKind, wide: bool, group: usize) -> KernelSource {
-    let source = KernelSource::new(SOFTMAX, compute_dtype(dtype), wide);
+    let source = KernelSource::new(SOFTMAX, dtype.compute_dtype(), wide);
     source.dtype("E", dtype).set("WHICH", kind as usize).set("GROUP", group)
 }
 
-/// Sources of every kind, to be compiled by a test.
+/// All variants of the source, compiled by a test.
 #[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     use crate::backend::cuda::tests::floats;
@@ -124,11 +123,11 @@ fn norm_source(dtype: DType, weight: DType, len: usize, first: &[*const u8]) -> 
         let aligned = first.iter().all(|first| first.addr().is_multiple_of(pack * dtype.size().max(weight.size())));
         len.is_multiple_of(*pack) && pack * dtype.size() <= WIDE && pack * weight.size() <= WIDE && aligned
     };
-    // Not eight: a thread would hold too much of a row.
+    // Not 8: a thread would hold too much of a row.
     let pack = [4, 2, 1].into_iter().find(fits).unwrap_or(1);
-    // What a thread can hold of three rows without memory.
+    // The part of three rows that a thread can hold in registers.
     let group = if len <= 32 * 32 { 32 } else { 256 };
-    KernelSource::new(LAYER_NORM, compute_dtype(dtype), false)
+    KernelSource::new(LAYER_NORM, dtype.compute_dtype(), false)
         .fused()
         .dtype("E", dtype)
         .dtype("V", weight)
@@ -138,7 +137,7 @@ fn norm_source(dtype: DType, weight: DType, len: usize, first: &[*const u8]) -> 
         .set("PACKS", len.div_ceil(pack * group))
 }
 
-/// Rows that a block takes at a time.
+/// The number of rows that a block processes at a time.
 fn rows_at_a_time(len: usize) -> usize {
     if len <= 32 * 32 { 8 } else { 1 }
 }
@@ -174,12 +173,12 @@ pub(crate) fn layer_norm(
         .float(eps)
         .at(out.first().cast_const())
         .at(stats.first().cast_const());
-    // SAFETY: input and output are rows of `len` elements in order (L2), the statistics two numbers a row, weight and bias
-    // `len` elements; the arguments are those of the kernel.
+    // SAFETY: input and output are contiguous rows of `len` elements (L2), the statistics two numbers a row, weight and
+    // bias `len` elements; the arguments are those of the kernel.
     unsafe { arguments.launch(op, gpu, function, Grid::over(rows, rows_at_a_time(len), 256)) }
 }
 
-/// Into how many pieces [`layer_norm_backward`] cuts the rows.
+/// The number of pieces into which [`layer_norm_backward`] cuts the rows.
 pub(crate) fn layer_norm_pieces(rows: usize, len: usize) -> usize {
     rows.div_ceil(rows_at_a_time(len)).clamp(1, 512)
 }
@@ -201,7 +200,7 @@ pub(crate) fn layer_norm_backward(
     let sums_bytes = sums.as_ref().map_or(0, |sums| sums.layout.numel() * sums.dtype.size());
     let (to_x, to_sums) = (input_grad.map(|view| view.first()), sums.map(|view| view.first()));
     if rows * len == 0 {
-        // SAFETY: the sums have that many bytes.
+        // SAFETY: the sums have these bytes.
         return to_sums.map_or(Ok(()), |sums| unsafe { gpu.clear(op, sums, sums_bytes) });
     }
     let (x, g) = (InOrder::new(op, ordinal, input)?, InOrder::new(op, ordinal, g)?);
@@ -236,10 +235,10 @@ impl Targets<'_> {
     }
 }
 
-/// The source for so many classes, and the threads of a block.
+/// The source for `classes` classes, and the threads of a block.
 fn targets_source(dtype: DType, classes: usize, weighted: bool) -> (KernelSource, usize) {
     let threads = if classes <= 1024 { 128 } else { 512 };
-    let source = KernelSource::new(CROSS_ENTROPY, compute_dtype(dtype), false)
+    let source = KernelSource::new(CROSS_ENTROPY, dtype.compute_dtype(), false)
         .fused()
         .dtype("E", dtype)
         .set("PACK", WIDE / dtype.size())
@@ -248,8 +247,8 @@ fn targets_source(dtype: DType, classes: usize, weighted: bool) -> (KernelSource
     (source, threads)
 }
 
-/// As the CPU's [`forward`](crate::backend::cpu::nn::cross_entropy::forward); the weight of each row that counts is
-/// written to `counted`. A class out of range is found out when the GPU is next waited for.
+/// As the CPU's [`forward`](crate::backend::cpu::nn::cross_entropy::forward); the weight of each row, or 0 if it
+/// is ignored, is written to `counted`. A class out of range is reported at the next synchronization.
 ///
 /// # Errors
 /// As for [`softmax`].
@@ -280,13 +279,13 @@ pub(crate) fn cross_entropy(
         .word(number)
         .word(taken)
         .word(fault);
-    // SAFETY: the logits are rows of `classes` elements in order (L2); statistics, losses and weights have an entry a row;
-    // the kernel looks at each class before it uses it.
+    // SAFETY: the logits are contiguous rows of `classes` elements (L2); statistics, losses and weights have an entry a
+    // row; the kernel checks each class before it uses it.
     unsafe { arguments.launch(op, gpu, function, Grid { blocks: [rows, 1], threads: [threads, 1], shared: 0 }) }
 }
 
 /// As the CPU's [`backward`](crate::backend::cpu::nn::cross_entropy::backward); `total` is the sum of all weights
-/// in f64, if they count.
+/// in f64, if it is needed.
 ///
 /// # Errors
 /// As for [`softmax`].
@@ -315,7 +314,7 @@ pub(crate) fn cross_entropy_backward(
         .word(g.layout.strides()[0] as i64 as u64)
         .at_or_null(total.map(|total| total.first()))
         .at(out.first().cast_const());
-    // SAFETY: as above; the cotangents have an entry a row at the step that is given. Where the result lies where the
-    // logits do, every element is read by the thread that then writes it.
+    // SAFETY: as above; the cotangents have an entry a row at the given stride. If the result overlaps the logits, each
+    // element is read by the thread that then writes it.
     unsafe { arguments.launch(op, gpu, function, Grid { blocks: [rows, 1], threads: [threads, 1], shared: 0 }) }
 }

@@ -1,8 +1,8 @@
-// Softmax, its logarithm, and their derivatives, along the middle one of three dimensions of contiguous elements of type
-// E. WHICH: 0 is softmax and 1 its logarithm, of `a`; 2 and 3 are their derivatives, of the cotangent `a` and the result `b`.
+// Softmax, log-softmax, and their derivatives, along the middle of three dimensions of contiguous elements of type E.
+// WHICH: 0 is softmax and 1 log-softmax of `a`; 2 and 3 are their derivatives, from the cotangent `a` and the result
+// `b`.
 
-// What has to be known of a whole row before the first of its results: its largest element and the sum of exponentials,
-// or, for the derivatives, one sum.
+// The reductions of a row: its largest element and the sum of exponentials, or, for the derivatives, one sum.
 struct Row { T most, sum; };
 
 __device__ inline T result(T a, T b, Row row) {
@@ -12,7 +12,7 @@ __device__ inline T result(T a, T b, Row row) {
     return a - exp(b) * row.sum;
 }
 
-// `get(a, i)` and `get(b, i)` are elements `i` of the row; `lane` of `GROUP` threads looks at every GROUP-th.
+// `get(a, i)` and `get(b, i)` are elements `i` of the row; each `lane` of `GROUP` threads reads every GROUP-th.
 template <class Get> __device__ inline Row look(const E* a, const E* b, I length, I lane, Get get) {
     Row row = {T(0), T(0)};
     if (WHICH < 2) {
@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_rows(const E* a, const
     }
 }
 
-// Rows that lie between each other: a thread a row, so that neighbours read neighbours. GROUP is 1.
+// Interleaved rows: one thread per row, so that reads are coalesced. GROUP is 1.
 extern "C" __global__ void __launch_bounds__(256) softmax_columns(
     const E* a, const E* b, E* y, u64 rows, u64 length, u64 inner
 ) {

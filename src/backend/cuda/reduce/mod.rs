@@ -1,8 +1,7 @@
-//! Folding dimensions of strided elements.
+//! Reductions of dimensions of strided elements.
 
 pub(crate) mod scan;
 
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, WIDE, is_wide, steps};
 use crate::backend::cuda::runtime::gpu::gpu;
 use crate::backend::spec::{CenteredReduce, Extreme, Reduce};
@@ -14,12 +13,12 @@ use smallvec::SmallVec;
 
 const FILES: &[&str] = &[include_str!("../runtime/groups.cu"), include_str!("reduce.cu")];
 
-/// Blocks that keep any GPU busy. A fold with fewer results is cut into pieces.
+/// The number of blocks that keep any GPU busy. A fold with fewer results is split into pieces.
 const BLOCKS: usize = 1024;
-/// Elements below which a piece is not worth a block.
+/// The least number of elements of a piece.
 const SHORTEST: usize = 4096;
 
-/// What is folded, by its number in the source.
+/// The operation, by its number in the source.
 #[derive(Clone, Copy)]
 enum Fold {
     Plain(Reduce),
@@ -43,13 +42,13 @@ impl Fold {
         }
     }
 
-    /// Bytes of what is known of a piece.
+    /// The size of the state of a piece in bytes.
     fn partial(self, compute: DType) -> usize {
         if matches!(self, Fold::Choice(_)) { 16 } else { compute.size() }
     }
 }
 
-/// Where results go.
+/// The targets of the results.
 struct Results {
     value: Option<(*const u8, DType)>,
     at: Option<*const u8>,
@@ -130,7 +129,7 @@ fn walk(layout: &Layout, chosen: impl Fn(usize) -> bool) -> Walk<1> {
     Walk::<1>::of(&shape, &strides)
 }
 
-/// How many neighbouring results a thread takes where those that are neighbours lie side by side.
+/// The number of neighbouring results per thread, if neighbouring results have contiguous elements.
 fn pack(by: Fold, input: View<'_>, kept: &Walk<1>, folded: &Walk<1>) -> usize {
     let pack = WIDE / input.dtype.size();
     let whole = |step: isize| step.unsigned_abs().is_multiple_of(pack);
@@ -140,9 +139,9 @@ fn pack(by: Fold, input: View<'_>, kept: &Walk<1>, folded: &Walk<1>) -> usize {
     if fits && !matches!(by, Fold::Choice(_)) { pack } else { 1 }
 }
 
-/// `ranks` are the numbers of the dimensions that stay and of those that go.
+/// `ranks` are the numbers of kept and of reduced dimensions.
 fn source(by: Fold, [from, to]: [DType; 2], wide: bool, ranks: [usize; 2], [group, pack]: [usize; 2]) -> KernelSource {
-    KernelSource::new(FILES, compute_dtype(from), wide)
+    KernelSource::new(FILES, from.compute_dtype(), wide)
         .dtype("X", from)
         .dtype("Y", to)
         .set("FOLD", by.number())
@@ -182,14 +181,14 @@ fn fold(op: &'static str, ordinal: usize, by: Fold, input: View<'_>, dims: &[usi
     if to.numel == 0 {
         return Ok(());
     }
-    let (gpu, compute) = (gpu(op, ordinal)?, compute_dtype(input.dtype));
+    let (gpu, compute) = (gpu(op, ordinal)?, input.dtype.compute_dtype());
     let (kept, folded) = (walk(input.layout, |d| !dims.contains(&d)), walk(input.layout, |d| dims.contains(&d)));
     let (results, length) = (to.numel, folded.numel());
     let count = match by {
         Fold::Centered(CenteredReduce::Deviation(n) | CenteredReduce::Mean(n)) => n,
         _ => length as f64,
     };
-    // Which way brings neighbouring threads to neighbouring elements.
+    // The way in which neighbouring threads read neighbouring elements.
     let ([kept_step], [folded_step]) = (kept.inner(), folded.inner());
     let rows = results == 1 || (folded_step.unsigned_abs() <= kept_step.unsigned_abs() && length > 1);
     let group = match length {
@@ -226,8 +225,8 @@ fn fold(op: &'static str, ordinal: usize, by: Fold, input: View<'_>, dims: &[usi
         .size(length)
         .size(piece)
         .size(pieces);
-    // SAFETY: the arguments are those of the kernels, which read the elements of the layout (L2), and write as many results
-    // as there are, or pieces of them to memory with room for all. Memory given back is used after this.
+    // SAFETY: the arguments are those of the kernels, which read the elements of the layout (L2), and write exactly the results, or
+    // pieces of them to memory with room for all. Memory that is returned is reused only after this.
     unsafe { arguments.launch(op, gpu, function, grid)? };
     if let Some(partial) = partial {
         let function = source.function(op, gpu, "fold_pieces")?;

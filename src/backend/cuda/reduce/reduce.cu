@@ -1,6 +1,6 @@
-// Folds of strided elements of type X into results of type Y. The walk over the results has K dimensions, that over what
-// goes into each has R. FOLD says what is folded. Long folds are cut into pieces whose bounds depend on the sizes alone,
-// and the pieces are joined in their order, so that the bits are always the same.
+// Folds of strided elements of type X into results of type Y. The walk over the results has K dimensions, that over the elements
+// of each has R. FOLD is the operation. Long folds are split into pieces whose bounds depend only on the sizes, and the pieces are
+// joined in order, so that the bits are always the same.
 
 #define SUM 0
 #define MEAN 1
@@ -14,7 +14,7 @@
 #define MEAN_DIFFERENCE 9
 
 #if FOLD == ARG_MAX || FOLD == ARG_MIN
-// The element chosen so far and its number; none if that is negative.
+// The element chosen so far and its index; none if that is negative.
 struct A { T value; i64 at; };
 __device__ inline A moved(A x, int step) { return A{moved(x.value, step), moved(x.at, step)}; }
 __device__ inline A start() { return A{T(0), -1}; }
@@ -59,7 +59,7 @@ __device__ inline T finish(A all, T own, double count) {
 
 struct Join { __device__ A operator()(A a, A b) const { return join(a, b); } };
 
-// Where results go: values, and for the choices their numbers.
+// The targets of the results: values, and the indices of chosen elements.
 struct Results { Y* value; i64* at; const T* own; double count; };
 
 __device__ inline void write(const Results& to, u64 result, A all) {
@@ -71,7 +71,7 @@ __device__ inline void write(const Results& to, u64 result, A all) {
 #endif
 }
 
-// Results whose elements lie closer together than the results do: GROUP threads take a piece.
+// For results whose elements have a smaller stride than the results: GROUP threads share a piece.
 extern "C" __global__ void __launch_bounds__(256) fold_rows(
     const X* x, Results to, A* partial, Steps<K> kept, Steps<R> folded, u64 results, u64 length, u64 piece, u64 pieces
 ) {
@@ -81,17 +81,17 @@ extern "C" __global__ void __launch_bounds__(256) fold_rows(
         const u64 result = pieces == 1 ? g : g / pieces, first = pieces == 1 ? 0 : (g % pieces) * piece;
         const I end = (I)(first + piece < length ? first + piece : length);
         const T own = to.own ? to.own[result] : T(0);
-        const X* from = x + place((I)result, kept);
+        const X* from = x + position((I)result, kept);
         A all = start();
         I i = (I)first + lane;
         for (; i + 3 * GROUP < end; i += 4 * GROUP) {
             X four[4];
 #pragma unroll
-            for (int j = 0; j < 4; ++j) four[j] = from[place(i + j * GROUP, folded)];
+            for (int j = 0; j < 4; ++j) four[j] = from[position(i + j * GROUP, folded)];
 #pragma unroll
             for (int j = 0; j < 4; ++j) all = join(all, take((T)widen(four[j]), own, i + j * GROUP));
         }
-        for (; i < end; i += GROUP) all = join(all, take((T)widen(from[place(i, folded)]), own, i));
+        for (; i < end; i += GROUP) all = join(all, take((T)widen(from[position(i, folded)]), own, i));
         all = over_group<GROUP, 256>(all, start(), Join());
         if (lane == 0) {
             if (pieces == 1) write(to, result, all);
@@ -100,8 +100,7 @@ extern "C" __global__ void __launch_bounds__(256) fold_rows(
     }
 }
 
-// Results that lie closer together than their elements: 32 packs of PACK of them side by side, and eight threads to
-// each.
+// For results with a smaller stride than their elements: 32 neighbouring packs of PACK results, and eight threads for each.
 extern "C" __global__ void __launch_bounds__(256) fold_columns(
     const X* x, Results to, A* partial, Steps<K> kept, Steps<R> folded, u64 results, u64 length, u64 piece, u64 pieces
 ) {
@@ -118,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(256) fold_columns(
         T own[PACK];
 #pragma unroll
         for (int j = 0; j < PACK; ++j) own[j] = to.own ? to.own[result + j] : T(0);
-        const X* from = x + place((I)result, kept);
+        const X* from = x + position((I)result, kept);
         auto take_row = [&](const Packed& elements, I i) {
 #pragma unroll
             for (int j = 0; j < PACK; ++j) all[j] = join(all[j], take((T)widen(elements.x[j]), own[j], i));
@@ -127,11 +126,11 @@ extern "C" __global__ void __launch_bounds__(256) fold_columns(
         for (; i + 24 < end; i += 32) {
             Packed four[4];
 #pragma unroll
-            for (int r = 0; r < 4; ++r) four[r] = *(const Packed*)(from + place(i + r * 8, folded));
+            for (int r = 0; r < 4; ++r) four[r] = *(const Packed*)(from + position(i + r * 8, folded));
 #pragma unroll
             for (int r = 0; r < 4; ++r) take_row(four[r], i + r * 8);
         }
-        for (; i < end; i += 8) take_row(*(const Packed*)(from + place(i, folded)), i);
+        for (; i < end; i += 8) take_row(*(const Packed*)(from + position(i, folded)), i);
     }
 #pragma unroll
     for (int j = 0; j < PACK; ++j) parts[row][j][column] = all[j];

@@ -1,7 +1,7 @@
-// Running folds along the middle dimension of (outer, len, inner) elements of type X, as type Y; backwards from the last one on.
+// Cumulative folds along the middle dimension of (outer, len, inner) elements of type X, as type Y; backwards from the last one on.
 // FOLD is 0 for sums, 1 for products, 2 for logarithms of sums of exponentials, 3 for y[k] = x[k] * y[k - 1] + other[k], and 4
 // for the index of the largest or smallest so far, of elements that are given by their bits. Floats are folded in f64. The
-// order of operations depends on the sizes alone.
+// order of operations depends only on the sizes.
 
 // A is f64 for floats, else T.
 template <class S> struct Wide { typedef S type; };
@@ -9,11 +9,11 @@ template <> struct Wide<float> { typedef double type; };
 typedef typename Wide<T>::type A;
 
 __device__ inline A earlier(A x, int step) { return __shfl_up_sync(0xffffffffu, x, step); }
-// That of the last thread of a warp.
+// The value of the last thread of a warp.
 __device__ inline A of_last(A x) { return __shfl_sync(0xffffffffu, x, 31); }
 
 #if FOLD == 3
-// What a stretch of elements makes of a number: factor * number + term.
+// The effect of a stretch of elements on a number: factor * number + term.
 struct State { A factor, term; };
 __device__ inline State start() { return {A(1), A(0)}; }
 __device__ inline State join(State a, State b) { return {a.factor * b.factor, b.factor * a.term + b.term}; }
@@ -24,7 +24,7 @@ __device__ inline void write(Y& to, State x) { narrow(to, (T)x.term); }
 #elif FOLD == 4
 struct State { u64 key; i64 at; };
 __device__ inline State start() { return {0, 0}; }
-// Of equal ones the later.
+// The later of equal ones.
 __device__ inline State join(State a, State b) { return b.key >= a.key ? b : a; }
 __device__ inline State earlier(State x, int step) {
     return {__shfl_up_sync(0xffffffffu, x.key, step), __shfl_up_sync(0xffffffffu, x.at, step)};
@@ -34,7 +34,7 @@ __device__ inline State of_last(State x) {
 }
 __device__ inline State element(X x, X, u64 k, bool smallest) {
     const u64 own = sort_key(x);
-    // Only a NaN among floats has this key, and it is chosen in any case.
+    // Of all floats only NaN has this key, and it is always chosen.
     const bool nan = ORDER == 2 && own == ONES;
     return {smallest && !nan ? own ^ ONES : own, (i64)k};
 }
@@ -53,7 +53,7 @@ __device__ inline State join(State a, State b) { return a * b; }
 __device__ inline State start() { return __longlong_as_double(0xfff0000000000000ll); }
 __device__ inline State join(State a, State b) {
     const double low = a < b ? a : b, high = a < b ? b : a;
-    // Equal infinities have no difference.
+    // The difference of equal infinities is NaN.
     return low == high && isinf(high) ? high : high + log1p(exp(low - high));
 }
 #endif
@@ -94,7 +94,7 @@ __device__ inline State folded(State own, State& all) {
     return own;
 }
 
-// A block has a lane: 256 elements at a time. Threads beyond the end come last, where nobody looks at their states.
+// One block per lane: 256 elements at a time. Threads beyond the end come last, where their states are not used.
 extern "C" __global__ void __launch_bounds__(256) long_lanes(
     const X* x, const X* other, Y* y, u64 lanes, u64 len, u64 inner, u64 backwards, u64 smallest
 ) {
@@ -111,12 +111,12 @@ extern "C" __global__ void __launch_bounds__(256) long_lanes(
     }
 }
 
-// Elements of a thread that follow each other: 16 bytes, or more of those that are long.
+// The number of consecutive elements of a thread: 16 bytes, or more for large elements.
 constexpr int EACH = FOLD >= 3 || sizeof(X) >= 4 ? 4 : 16 / sizeof(X);
 
 template <class V> __device__ inline bool is_aligned(const V* at) { return (u64)at % alignof(Pack<V, EACH>) == 0; }
 
-// A part of a lane, that of a warp: elements from `begin` to `end`.
+// The part of a lane that a warp has: elements from `begin` to `end`.
 struct Part {
     const X *x, *other;
     u64 begin, end, len, inner, backwards, smallest;
@@ -126,7 +126,7 @@ struct Part {
     __device__ u64 at(u64 k) const { return (backwards ? len - 1 - k : k) * inner; }
 };
 
-// What a thread has of a lane: EACH elements from `k` on, as far as there are some.
+// The elements of a thread: EACH from `k` on, as far as they exist.
 struct Elements { Pack<X, EACH> x, other; };
 
 __device__ inline Elements elements(const Part& of, u64 k) {
@@ -149,8 +149,8 @@ template <bool WHOLE = false> __device__ inline State element_of(const Part& of,
     return WHOLE || k + j < of.end ? element(here.x.x[j], FOLD == 3 ? here.other.x[j] : here.x.x[j], k + j, of.smallest) : start();
 }
 
-// What the threads of a warp have is folded with what comes before it, and written; `before` goes on. WHOLE if all threads have all
-// of their elements, and these can be written at once.
+// Folds the elements of the threads of a warp with the state before them, writes the results, and advances `before`. WHOLE if all
+// threads have all of their elements, and these can be written at once.
 template <bool WRITES, bool WHOLE = false> __device__ inline void turn(const Part& of, const Elements& now, u64 k, State& before, Y* y) {
     State own[EACH];
     own[0] = element_of<WHOLE>(of, now, 0, k);
@@ -178,7 +178,7 @@ template <bool WRITES, bool WHOLE = false> __device__ inline void turn(const Par
     before = join(before, of_last(up));
 }
 
-// The fold of the first `count` states, by all threads of a block, each of which gets it.
+// The fold of the first `count` states, computed by all threads of a block, and returned to each.
 __device__ inline State before_piece(const State* totals, u64 count) {
     const u64 each = (count + 255) / 256;
     State own = start(), all;
@@ -187,9 +187,9 @@ __device__ inline State before_piece(const State* totals, u64 count) {
     return all;
 }
 
-// Lanes in pieces: there are `pieces` of each lane, of `piece` elements, a multiple of 8 * 512. A block has a piece, and each of its
-// warps an eighth of that, so that they do not wait for each other. `totals` are the folds of all pieces, and `inside` those of what
-// comes before each warp in its piece.
+// Lanes in pieces: each lane has `pieces` pieces of `piece` elements, a multiple of 8 * 512. A block has one piece, and each of
+// its warps an eighth of that, so that they do not wait for each other. `totals` are the folds of all pieces, and `inside` those
+// of the elements before each warp in its piece.
 struct Pieces {
     const X *x, *other;
     Y* y;
@@ -213,8 +213,8 @@ extern "C" __global__ void __launch_bounds__(256) fold_pieces(Pieces all) {
         const Part part = all.part(unit);
         State before = start();
 #if FOLD == 0 || FOLD == 2
-        // A sum does not ask for the order: each thread has one, and waits for no other before the end. Products do, which
-        // overflow where the factors of one thread are large.
+        // Sums do not depend on the order: each thread has its own, and waits for no other before the end. Products do, as they
+        // could overflow if the factors of one thread are large.
         State own = start();
 #pragma unroll (FOLD == 0 ? 8 : 1)
         for (u64 k = part.begin + thread * EACH; k < part.end; k += 32 * EACH) {
@@ -228,7 +228,7 @@ extern "C" __global__ void __launch_bounds__(256) fold_pieces(Pieces all) {
         }
         before = of_last(own);
 #else
-        // The next elements are asked for before the threads wait for each other.
+        // The next elements are requested before the threads wait for each other.
         Elements next = elements(part, part.begin + thread * EACH);
         for (u64 k = part.begin + thread * EACH; k < part.end + thread * EACH; k += 32 * EACH) {
             const Elements now = next;
@@ -250,10 +250,10 @@ extern "C" __global__ void __launch_bounds__(256) fold_pieces(Pieces all) {
     }
 }
 
-// Elements of a warp that are on their way to shared memory at a time, of which there are two.
+// The number of elements of a warp in one stage of copies to shared memory. There are two stages.
 constexpr int STAGE = 2048 / sizeof(X) / (FOLD == 3 ? 2 : 1) < 512 ? 2048 / sizeof(X) / (FOLD == 3 ? 2 : 1) : 512;
 
-// Asks for 16 bytes each, which arrive while the thread goes on.
+// Starts asynchronous copies of 16 bytes each.
 __device__ inline void fetch(X* to, const X* from, int thread) {
     constexpr int WORDS = STAGE * sizeof(X) / 16;
     for (int k = thread; k < WORDS; k += 32) {
@@ -265,7 +265,7 @@ __device__ inline void fetch(X* to, const X* from, int thread) {
 #endif
     }
 }
-// Closes what was asked for so far, and waits for all but the last of these.
+// Closes the current stage, and waits for all stages but the last.
 __device__ inline void close_stage() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;");
@@ -278,7 +278,7 @@ __device__ inline void await_stage() {
     __syncwarp();
 }
 
-// Each block folds what comes before its piece. Pieces come in reverse order: the last ones are still in the cache.
+// Each block folds the states before its piece. Pieces are in reverse order, as the last ones are still in the cache.
 extern "C" __global__ void __launch_bounds__(256) write_pieces(Pieces all) {
     __shared__ __align__(64) X held[8][2][STAGE];
     __shared__ __align__(64) X held_other[FOLD == 3 ? 8 : 1][2][FOLD == 3 ? STAGE : 8];
@@ -287,10 +287,10 @@ extern "C" __global__ void __launch_bounds__(256) write_pieces(Pieces all) {
         const u64 unit = all.lanes * all.pieces - 1 - number;
         const Part part = all.part(unit);
         Y* const y = all.y + all.first(unit);
-        // A part that is whole, and whose elements lie where 16 bytes can be asked for at once.
+        // Whether the part is whole, and its elements are aligned for copies of 16 bytes.
         const bool whole = part.packed && part.end == part.begin + all.piece / 8;
         const u64 stages = whole && ((u64)part.x | (u64)part.other) % 16 == 0 ? all.piece / 8 / STAGE : 0;
-        // Elements are under way while the states before them are read.
+        // Elements are copied while the states before them are read.
         const auto ask = [&](u64 stage) {
             if (stage < stages) {
                 fetch(held[warp][stage % 2], part.x + part.begin + stage * STAGE, thread);

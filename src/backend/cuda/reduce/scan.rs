@@ -1,6 +1,5 @@
-//! Running folds along a dimension.
+//! Cumulative folds along a dimension.
 
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::index::{ORDER, with_order};
 use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
@@ -12,7 +11,7 @@ use crate::{DType, Device, Result};
 
 const FILES: &[&str] = &[ORDER, include_str!("scan.cu")];
 
-/// What is folded, by its number in the source.
+/// The operation, by its number in the source.
 fn number(by: Scan) -> usize {
     match by {
         Scan::Sum => 0,
@@ -23,14 +22,14 @@ fn number(by: Scan) -> usize {
 const RECURRENCE: usize = 3;
 const INDEX: usize = 4;
 
-/// Blocks that keep any GPU busy.
+/// The number of blocks that keep any GPU busy.
 const BLOCKS: usize = 2048;
-/// Elements below which a piece is not worth a block.
+/// The least number of elements of a piece.
 const SHORTEST: usize = 4096;
-/// Pieces are of a multiple of this length: what the threads of a block take at a time, at most.
+/// The lengths of pieces are multiples of this: the most elements that the threads of a block process at a time.
 const STEP: usize = 4096;
 const WARPS: usize = 8;
-/// Bytes of what is known of a piece, at most.
+/// The largest size of the state of a piece in bytes.
 const STATE: usize = 16;
 
 /// Sources of every kind, to be compiled by a test.
@@ -50,7 +49,7 @@ pub(super) fn sources() -> Vec<KernelSource> {
 }
 
 fn source(fold: usize, from: DType, to: DType) -> KernelSource {
-    KernelSource::new(FILES, compute_dtype(to), true).dtype("X", from).dtype("Y", to).set("FOLD", fold)
+    KernelSource::new(FILES, to.compute_dtype(), true).dtype("X", from).dtype("Y", to).set("FOLD", fold)
 }
 
 /// Elements are compared by their bits.
@@ -135,13 +134,13 @@ fn run(
             .word(u64::from(smallest))
     };
     let to = Some(out.first().cast_const());
-    // Of short lanes each thread has its own; long ones are shared by the threads of a block.
+    // Short lanes have one thread each; long ones are shared by the threads of a block.
     if len < 256 {
         let function = source.function(op, gpu, "short_lanes")?;
-        // SAFETY: the elements lie in order, and the output, which is contiguous, has as many.
+        // SAFETY: the elements are contiguous, and the output, which is contiguous, has as many.
         return unsafe { arguments(to).launch(op, gpu, function, Grid::over(lanes, 256, 256)) };
     }
-    // A few long ones are cut into pieces, so that all of the GPU has work.
+    // Few long ones are split into pieces, so that the whole GPU has work.
     let pieces = (BLOCKS / lanes).min(len / SHORTEST).max(1);
     if pieces == 1 {
         let function = source.function(op, gpu, "long_lanes")?;
@@ -150,7 +149,7 @@ fn run(
     }
     let piece = len.div_ceil(pieces).next_multiple_of(STEP);
     let pieces = len.div_ceil(piece);
-    // A state of every piece, and behind these one of every warp of a piece.
+    // A state for every piece, followed by one for every warp of a piece.
     let states = Storage::new(op, Device::Cuda(ordinal), lanes * pieces * (1 + WARPS) * STATE)?;
     let inside = states.as_ptr().wrapping_add(lanes * pieces * STATE);
     let address = |at: *const u8| at.addr() as u64;

@@ -1,6 +1,6 @@
-// Sums over the threads of a block.
+// Prefix sums over the threads of a block.
 
-// The sum of what the threads before this one have; `all` becomes that of all threads of a block of N warps.
+// The exclusive prefix sum; `all` becomes the sum over all threads of a block of N warps.
 template <int N, class A> __device__ inline A sum_before(A own, A& all) {
     __shared__ A sums[N];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -10,7 +10,7 @@ template <int N, class A> __device__ inline A sum_before(A own, A& all) {
         const A left = __shfl_up_sync(0xffffffffu, up, step);
         if (lane >= step) up += left;
     }
-    // Others may still read the sums of the last time.
+    // Other threads may still read the sums of the previous call.
     __syncthreads();
     if (lane == 31) sums[warp] = up;
     __syncthreads();

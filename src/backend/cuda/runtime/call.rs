@@ -1,5 +1,5 @@
-//! Kernels that are written down, as opposed to those generated for chains: their sources, made for dtypes and sizes, and
-//! the arguments of a call.
+//! Kernels from source files, as opposed to those generated for chains: their sources, specialised for dtypes and sizes, and the
+//! arguments of a call.
 
 use crate::backend::cuda::elementwise::source::{name, opening};
 use crate::backend::cuda::runtime::compile::Function;
@@ -13,21 +13,21 @@ use std::fmt::{Display, Write};
 /// Bytes that a thread reads or writes with one instruction.
 pub(crate) const WIDE: usize = 16;
 
-/// A file of kernels with what it leaves open.
+/// Kernel source files with their parameters.
 pub(crate) struct KernelSource {
     files: &'static [&'static str],
     /// The compute dtype.
     compute: DType,
-    /// Whether positions need more than 32 bits.
+    /// Whether positions need 64 bits.
     wide: bool,
-    /// Types and numbers, as the source's lines; with the function's name they tell this from all other sources.
+    /// Types and constants, as source lines. Together with the function's name they identify the source.
     settings: String,
     fused: bool,
-    /// Whether the files begin with everything they need.
+    /// Whether the files do not need the prelude.
     bare: bool,
 }
 
-/// Whether a count of elements, and what threads may add to it, fits in 32 bits.
+/// Whether positions for this number of elements need 64 bits.
 pub(crate) fn is_wide(numel: usize) -> bool {
     numel >= 1 << 31
 }
@@ -37,12 +37,12 @@ impl KernelSource {
         KernelSource { files, compute, wide, settings: String::new(), fused: false, bare: false }
     }
 
-    /// Files that begin with everything they need.
+    /// Files that do not need the prelude.
     pub fn bare(files: &'static [&'static str]) -> KernelSource {
         KernelSource { bare: true, ..KernelSource::new(files, DType::F32, false) }
     }
 
-    /// Lets the compiler contract products and sums, where no kernel of the CPU gives the same bits anyway.
+    /// Lets the compiler contract products and sums. For kernels whose bits need not match those of the CPU.
     pub fn fused(mut self) -> KernelSource {
         self.fused = true;
         self
@@ -81,8 +81,7 @@ impl KernelSource {
     /// # Errors
     /// If it cannot be compiled.
     pub fn function(&self, op: &'static str, gpu: &Gpu, name: &str) -> Result<Function> {
-        // Two files may have kernels of one name: the list of files tells them apart. One list may begin
-        // at the address of another, but not be as long, too.
+        // Two files may have kernels of the same name: the address and length of the list of files distinguish them.
         let (files, count) = (self.files.as_ptr().addr(), self.files.len());
         let key = format!("{name} {files:x}/{count} {} {} {} {}", self.compute, self.wide, self.fused, self.settings);
         gpu.function(op, &key, name, self.fused, || self.text())
@@ -93,7 +92,7 @@ impl KernelSource {
 #[derive(Default)]
 pub(crate) struct Arguments {
     words: SmallVec<[u64; 32]>,
-    /// Where each argument begins.
+    /// The start of each argument.
     starts: SmallVec<[usize; 24]>,
 }
 
@@ -159,7 +158,7 @@ impl Arguments {
     }
 }
 
-/// How many blocks a kernel is run in, how many threads each has, and how many bytes they share.
+/// The launch configuration of a kernel: blocks, threads per block, and bytes of shared memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
     pub blocks: [usize; 2],
@@ -168,13 +167,13 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// One dimension of blocks, for `work` items of which a block takes `each`. Kernels go on in steps of the whole grid.
+    /// One dimension of blocks, for `work` items with `each` per block. Kernels use grid-stride loops.
     pub fn over(work: usize, each: usize, threads: usize) -> Grid {
         Grid { blocks: [work.div_ceil(each).clamp(1, 1 << 30), 1], threads: [threads, 1], shared: 0 }
     }
 }
 
-/// Sizes, then steps, as the kernels' `Steps` has them.
+/// Sizes, then steps, as in the kernels' `Steps`.
 pub(crate) fn steps<const N: usize>(walk: &Walk<N>, operand: usize) -> SmallVec<[u64; 12]> {
     let sizes = walk.dims().iter().map(|&(size, _)| size as u64);
     sizes.chain(walk.dims().iter().map(|&(_, steps)| steps[operand] as i64 as u64)).collect()

@@ -1,9 +1,9 @@
-//! Work that is recorded instead of being done, to be done again and again with one call.
+//! Recorded work: CUDA graphs, which are captured once and replayed with one call.
 //!
-//! A thread that records has a stream of its own, on which nothing runs: other threads go on beside it. What it allocates
-//! meanwhile comes from a pool of the recording's own, since the addresses are part of what is recorded. Memory that was in
-//! use when the recording began may be part of it as well; as long as a recording lives such memory is not handed out anew, and
-//! a replay that would read what was given back meanwhile is refused: values that were replaced would be the old ones.
+//! A recording thread has a separate stream, on which nothing runs; other threads are not affected. Its allocations come from a
+//! pool of the recording, since addresses are part of what is recorded. Memory that was in use when the recording began may be
+//! part of it as well. As long as a recording lives, such memory is not reused, and a replay that would read released memory is
+//! an error, since it would read old values.
 
 use crate::backend::cuda::runtime::gpu::{Gpu, failed, gpu};
 use crate::backend::cuda::runtime::memory::CudaSystem;
@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-/// The memory that a recording uses, as long as the recording or a tensor in it lives.
+/// The memory of a recording, as long as the recording or a tensor in it lives.
 pub(crate) struct Memory {
     pub arena: Arena<CudaSystem>,
 }
@@ -28,7 +28,7 @@ impl Drop for Memory {
     }
 }
 
-/// What the thread records.
+/// The recording of a thread.
 struct Recording {
     ordinal: usize,
     stream: sys::CUstream,
@@ -36,12 +36,12 @@ struct Recording {
     reads: Reads,
 }
 
-/// Memory outside of its own pool that a recording reads.
+/// Memory outside of the recording's pool that it reads.
 #[derive(Default)]
 struct Reads {
-    /// The first bytes of blocks.
+    /// The addresses of blocks.
     addresses: HashSet<usize>,
-    /// Owners of memory that is not ours, which would free it.
+    /// Owners of foreign memory, to keep it alive.
     foreign: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -57,22 +57,22 @@ fn recording<R>(ordinal: usize, f: impl FnOnce(&mut Recording) -> R) -> Option<R
     RECORDING.try_with(mine).ok().flatten()
 }
 
-/// The stream that this thread's work for a GPU is recorded on.
+/// The stream on which this thread's work for a GPU is recorded.
 pub(crate) fn stream(ordinal: usize) -> Option<sys::CUstream> {
     recording(ordinal, |recording| recording.stream)
 }
 
-/// The memory that this thread's tensors come from while it records.
+/// The memory for tensors of this thread while it records.
 pub(crate) fn memory(ordinal: usize) -> Option<Arc<Memory>> {
     recording(ordinal, |recording| recording.memory.clone())
 }
 
-/// Tells that what this thread is about to ask of a GPU reads memory at an address.
+/// Notes that the next work of this thread on a GPU reads memory at an address.
 pub(crate) fn note_read(ordinal: usize, address: usize) {
     recording(ordinal, |recording| recording.reads.addresses.insert(address));
 }
 
-/// Tells the same of memory of someone else.
+/// As [`note_read`], for foreign memory.
 pub(crate) fn note_foreign(ordinal: usize, owner: &Arc<dyn Any + Send + Sync>) {
     recording(ordinal, |recording| recording.reads.foreign.push(owner.clone()));
 }
@@ -93,13 +93,13 @@ pub(crate) fn refuse(op: &'static str, ordinal: usize, why: &str) -> Result<()> 
     }
 }
 
-/// Blocks of a GPU's own pool while recordings live.
+/// Blocks of a GPU's pool while recordings live.
 #[derive(Default)]
 pub(crate) struct Reserved {
     recordings: usize,
-    /// In use, and handed out since the last recording began.
+    /// Blocks in use that were handed out since the last recording began.
     young: HashSet<usize>,
-    /// Given back, but perhaps part of a recording.
+    /// Released blocks that may be part of a recording.
     waiting: Vec<Block>,
 }
 
@@ -108,7 +108,7 @@ impl Gpu {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells of a block that the pool has handed out.
+    /// Notes a block that the pool has handed out.
     pub(crate) fn handed_out(&self, block: &Block) {
         let mut reserved = self.reserved();
         if reserved.recordings > 0 {
@@ -116,7 +116,7 @@ impl Gpu {
         }
     }
 
-    /// Gives a block back to the pool, now or when no recording can use it any more.
+    /// Releases a block to the pool, now or when no recording can use it any more.
     pub(crate) fn give_back(&self, block: Block) {
         let mut reserved = self.reserved();
         if reserved.recordings > 0 && !reserved.young.remove(&block.address) {
@@ -134,14 +134,14 @@ pub(crate) struct Recorded {
     exec: sys::CUgraphExec,
     memory: Arc<Memory>,
     reads: Reads,
-    /// So many of the blocks that wait are known not to be among those it reads, or were given back by the step itself.
+    /// The number of waiting blocks that it is known not to read, or that the step itself released.
     checked: usize,
 }
 
-// SAFETY: handles of the driver's, which lets any thread use them, one at a time: `replay` takes `&mut self`.
+// SAFETY: handles of the driver, which any thread may use, one at a time: `replay` takes `&mut self`.
 unsafe impl Send for Recorded {}
 
-/// Ends a recording whatever happens inside it, and counts it out.
+/// Ends a recording when it is dropped, also after an error or a panic.
 struct Ending {
     gpu: &'static Gpu,
     stream: sys::CUstream,
@@ -167,13 +167,13 @@ impl Gpu {
             reserved.young.clear();
             let waiting = std::mem::take(&mut reserved.waiting);
             drop(reserved);
-            // Work under way may still use it; what uses it next comes later in the same stream.
+            // Running work may still use it; its next user comes later in the same stream.
             waiting.into_iter().for_each(|block| self.arena.pool().release(block));
         }
     }
 }
 
-/// Records what `work` asks of a GPU.
+/// Records the GPU work of `work`.
 ///
 /// # Errors
 /// If `work` fails or does what cannot be recorded, or the driver refuses.
@@ -186,7 +186,7 @@ pub(crate) fn record<R>(op: &'static str, ordinal: usize, work: impl FnOnce() ->
     {
         let mut reserved = gpu.reserved();
         reserved.recordings += 1;
-        // All that is in use now may be part of it.
+        // All memory in use now may be part of it.
         reserved.young.clear();
     }
     let mut ending = Ending { gpu, stream, kept: false };
@@ -200,7 +200,7 @@ pub(crate) fn record<R>(op: &'static str, ordinal: usize, work: impl FnOnce() ->
     // SAFETY: the stream records.
     let graph = unsafe { result::stream::end_capture(stream) };
     let exec = graph.and_then(|graph| {
-        // SAFETY: the graph is whole; the flags are none; it is not needed any more once it can be launched.
+        // SAFETY: the graph is complete; there are no flags; it is not needed any more once it is instantiated.
         unsafe {
             let exec = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
             let _ = result::graph::destroy(graph);
@@ -223,7 +223,7 @@ pub(crate) fn record<R>(op: &'static str, ordinal: usize, work: impl FnOnce() ->
 }
 
 impl Recorded {
-    /// Takes what was given back until now as the step's own: it cannot have other values than those it was recorded with.
+    /// Treats blocks released until now as released by the step itself: their values cannot change any more.
     pub fn settle(&mut self) {
         self.checked = self.gpu.reserved().waiting.len();
     }
@@ -233,19 +233,19 @@ impl Recorded {
         self.reads.addresses.contains(&address)
     }
 
-    /// Refuses to read what is not there any more.
+    /// Refuses a replay that would read released memory.
     ///
     /// # Errors
     /// If a tensor that it reads was dropped since.
     fn check_reads(&mut self, op: &'static str) -> Result<()> {
-        // Blocks that wait stay in order as long as this recording lives.
+        // The order of waiting blocks does not change as long as this recording lives.
         let reserved = self.gpu.reserved();
         let new = reserved.waiting.get(self.checked..).unwrap_or_default();
         if let Some(gone) = new.iter().find(|block| self.reads(block.address)) {
             bail!(
                 Backend,
                 op,
-                "a tensor of {} bytes that the step reads, a parameter perhaps, was dropped or replaced since the step was \
+                "a tensor of {} bytes that the step reads, such as a parameter, was dropped or replaced since the step was \
                  recorded: keep it, or record the step again",
                 gone.bytes
             );
@@ -254,25 +254,25 @@ impl Recorded {
         Ok(())
     }
 
-    /// Asks for the work to be done.
+    /// Submits the recorded work.
     ///
     /// # Errors
     /// If the driver refuses, the thread records, or a tensor that the work reads is gone.
     pub fn replay(&mut self, op: &'static str) -> Result<()> {
         gpu(op, self.gpu.ordinal)?;
-        refuse(op, self.gpu.ordinal, "it is recorded already")?;
+        refuse(op, self.gpu.ordinal, "a replay cannot be part of a recording")?;
         self.check_reads(op)?;
-        let scope = crate::profile::enter(op);
-        crate::profile::note_gpu(self.gpu.ordinal);
-        // SAFETY: what was recorded uses memory of its own pool, which lives as long as this, and memory that is not handed
-        // out anew as long as this lives; the fence keeps the order with the work of all streams.
+        let scope = crate::backend::events::enter(op);
+        crate::backend::events::note_gpu(self.gpu.ordinal);
+        // SAFETY: the recorded work uses memory of its pool, which lives as long as this, and memory that is not reused as long as
+        // this lives; the fence keeps the order with the work of all streams.
         let launch = || unsafe { result::graph::launch(self.exec, self.gpu.first_stream()) };
         let launched = self.gpu.fenced(launch).map_err(|e| failed(op, "replaying", e));
-        crate::profile::leave(scope);
+        crate::backend::events::leave(scope);
         launched
     }
 
-    /// Bytes that were taken for it.
+    /// The bytes of its memory.
     pub fn bytes(&self) -> usize {
         self.memory.arena.stats().held()
     }
@@ -280,7 +280,7 @@ impl Recorded {
 
 impl Drop for Recorded {
     fn drop(&mut self) {
-        // Its memory goes when the last tensor in it does, which waits for the GPU; the driver keeps what runs.
+        // Its memory is freed with the last tensor in it, which waits for the GPU.
         if gpu("drop", self.gpu.ordinal).is_ok() {
             // SAFETY: made by `record`, and destroyed once, after its work.
             unsafe {

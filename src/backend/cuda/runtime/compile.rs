@@ -1,5 +1,4 @@
-//! From source to something that can be run: compiled by NVRTC at first use for the GPU found, kept in memory, and on
-//! disk for the next run.
+//! Compilation of kernels by NVRTC at first use, for the GPU found, cached in memory and on disk.
 
 use crate::backend::cuda::runtime::gpu::{Gpu, failed};
 use crate::error::{bail, err};
@@ -13,21 +12,21 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The functions of a GPU that were compiled or read so far, by what their source was made from.
+/// The functions of a GPU that were compiled or loaded so far, by the key of their source.
 #[derive(Default)]
 pub(crate) struct Modules(Mutex<HashMap<String, Function>>);
 
-/// A function of a loaded module, which stays as long as the process.
+/// A function of a loaded module, which is never unloaded.
 #[derive(Clone, Copy)]
 pub(crate) struct Function(pub sys::CUfunction);
-// SAFETY: a handle of the driver's, valid on every thread as long as its module is loaded.
+// SAFETY: a handle of the driver, valid on every thread as long as its module is loaded.
 unsafe impl Send for Function {}
 
 impl Gpu {
-    /// The function `name` of the source that belongs to `key`, which is made only if it is not known yet.
+    /// The function `name` of the source for `key`. The source is generated only if the key is not known yet.
     ///
     /// # Errors
-    /// If the compiler is missing or refuses the source, or the driver the result.
+    /// If the compiler is missing or fails, or the driver refuses the result.
     pub fn function(
         &self,
         op: &'static str,
@@ -40,9 +39,9 @@ impl Gpu {
         if let Some(function) = known {
             return Ok(function);
         }
-        // Not under the lock: compiling takes long, and other threads have kernels to run or to compile meanwhile.
+        // Not under the lock: compiling takes long, and other threads may run or compile kernels meanwhile.
         let image = image(op, &source(), self.arch, fused)?;
-        // SAFETY: the context is this thread's; the image is a whole one, made by the compiler.
+        // SAFETY: the context is current on this thread; the image is a complete one from the compiler.
         let module = unsafe { result::module::load_data(image.as_ptr().cast::<c_void>()) };
         let module = module.map_err(|e| failed(op, "loading a kernel", e))?;
         let symbol = CString::new(name).map_err(|e| err!(Backend, op, "{e}"))?;
@@ -54,7 +53,7 @@ impl Gpu {
     }
 }
 
-/// The machine code of `source` for GPUs of this capability, with products and sums contracted or not.
+/// The machine code of `source` for GPUs of this capability. `fused` allows the contraction of products and sums.
 ///
 /// # Errors
 /// If the compiler is missing or refuses the source.
@@ -65,8 +64,8 @@ pub(crate) fn image(op: &'static str, source: &str, arch: u32, fused: bool) -> R
     }
     let image = compile(op, source, arch, fused)?;
     if let Some(file) = file {
-        // A cache that cannot be written costs time at the next start, and nothing else. Written beside and moved, so
-        // that nobody reads half of it.
+        // A cache that cannot be written only costs time at the next start. Written to a temporary file and renamed, so that no
+        // partial file is read.
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let own = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let beside = file.with_extension(own);
@@ -76,13 +75,13 @@ pub(crate) fn image(op: &'static str, source: &str, arch: u32, fused: bool) -> R
     Ok(image)
 }
 
-/// Where the machine code of a source is kept: `$COTANGENT_CACHE`, or a folder of the user's cache.
+/// The cache file for the machine code of a source, in `$COTANGENT_CACHE` or the user's cache folder.
 fn kept(source: &str, arch: u32, fused: bool) -> Option<PathBuf> {
     let folder = std::env::var_os("COTANGENT_CACHE").map(PathBuf::from).or_else(|| {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         Some(cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?.join("cotangent"))
     })?;
-    // Two hashes of the whole source and of this crate's version: 128 bits.
+    // Two hashes of the source and the crate's version: 128 bits.
     let hash = |salt: u64| {
         let mut hasher = DefaultHasher::new();
         (salt, env!("CARGO_PKG_VERSION"), fused, source).hash(&mut hasher);
@@ -91,18 +90,18 @@ fn kept(source: &str, arch: u32, fused: bool) -> Option<PathBuf> {
     Some(folder.join(format!("{:016x}{:016x}.sm_{arch}", hash(0), hash(1))))
 }
 
-/// Whether the compiler is there.
+/// Whether the compiler is available.
 pub(crate) fn present() -> bool {
     // SAFETY: only looks for the library.
     unsafe { nvrtc::sys::is_culib_present() }
 }
 
-/// The first number of the compiler's version.
+/// The compiler's major version.
 #[cfg(feature = "samples")]
 pub(crate) fn version() -> i32 {
     let (mut major, mut minor) = (0, 0);
     if present() {
-        // SAFETY: the library is there, and writes to two numbers.
+        // SAFETY: the library is present, and writes to two numbers.
         let _ = unsafe { nvrtc::sys::nvrtcVersion(&raw mut major, &raw mut minor) };
     }
     major
@@ -115,14 +114,14 @@ pub(crate) fn compile(op: &'static str, source: &str, arch: u32, fused: bool) ->
 /// As [`compile`], with more options of the compiler.
 pub(crate) fn compile_with(op: &'static str, source: &str, arch: u32, fused: bool, more: &[&str]) -> Result<Vec<u8>> {
     if !present() {
-        bail!(Backend, op, "the compiler of CUDA (libnvrtc) was not found: install CUDA, or set LD_LIBRARY_PATH");
+        bail!(Backend, op, "the CUDA compiler (libnvrtc) was not found: install CUDA, or set LD_LIBRARY_PATH");
     }
     let source = CString::new(source).map_err(|e| err!(Backend, op, "{e}"))?;
     let refused = |what: &str, e: nvrtc::result::NvrtcError| -> Error { err!(Backend, op, "{what}: {e}") };
     let program = nvrtc::result::create_program(&source, None).map_err(|e| refused("starting the compiler", e))?;
-    // From 9.0 on there are instructions that a GPU has only under its own name.
+    // From 9.0 on some instructions are available only for the specific architecture (`sm_90a`).
     let architecture = format!("--gpu-architecture=sm_{arch}{}", if arch >= 90 { "a" } else { "" });
-    // Products and sums are not contracted unless the caller asks for it: the CPU's kernels do not do it either.
+    // Products and sums are not contracted unless the caller asks for it, as in the CPU kernels.
     let contracted = if fused { "--fmad=true" } else { "--fmad=false" };
     let options = [&[architecture.as_str(), contracted, "--std=c++17", "--device-int128"], more].concat();
     // SAFETY: the program was just made, and is destroyed once, below.
@@ -132,7 +131,7 @@ pub(crate) fn compile_with(op: &'static str, source: &str, arch: u32, fused: boo
             let log = nvrtc::result::get_program_log(program).unwrap_or_default();
             // SAFETY: the log ends with a zero.
             let log = CStr::from_ptr(log.as_ptr().cast()).to_string_lossy().into_owned();
-            err!(Backend, op, "compiling a kernel: {e}\n{log}")
+            err!(Backend, op, "cannot compile a kernel: {e}\n{log}")
         });
         let image = image.and_then(|()| machine_code(program).map_err(|e| refused("taking the result", e)));
         let _ = nvrtc::result::destroy_program(program);

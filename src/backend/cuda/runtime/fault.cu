@@ -1,6 +1,6 @@
-// Reports of what is found wrong while a kernel runs.
+// Error reports of running kernels.
 
-// What the CPU reads when it next waits for the GPU: the operation that met a wrong index first.
+// Read by the CPU at the next synchronisation: the operation that first found an index out of range.
 struct Fault { u64 op; i64 index, size; };
 
 __device__ inline bool outside(i64 index, i64 size, u64 op, u32* taken, Fault* fault) {
@@ -13,14 +13,14 @@ __device__ inline bool outside(i64 index, i64 size, u64 op, u32* taken, Fault* f
     return true;
 }
 
-// A dimension that indices are for; with `from_end` negative ones count from its end.
+// An indexed dimension; with `from_end` negative indices count from its end.
 struct Dimension {
     i64 size;
     u64 from_end;
     __device__ i64 counted(i64 index) const { return from_end && index < 0 ? index + size : index; }
 };
 
-// The same for an index, which is counted from the start afterwards.
+// As above, for an index that is wrapped first.
 __device__ inline bool outside(i64& index, const Dimension& dimension, u64 op, u32* taken, Fault* fault) {
     const i64 given = index;
     index = dimension.counted(given);

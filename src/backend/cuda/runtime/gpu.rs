@@ -1,4 +1,4 @@
-//! A GPU: its context, its streams, and calls of the driver with errors that say what failed.
+//! A GPU: its context, its streams, and driver calls with descriptive errors.
 
 use crate::backend::cuda::runtime::call::Grid;
 use crate::backend::cuda::runtime::capture::{self, Reserved};
@@ -8,16 +8,16 @@ use crate::backend::cuda::runtime::stream::{self, STREAMS, Streams};
 use crate::error::{bail, err};
 use crate::memory::Arena;
 use crate::storage::Storage;
-use crate::{Error, Result, hooks};
+use crate::{Error, Result, flags};
 use cudarc::driver::{result, sys};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Shared memory that a kernel gets without asking for more.
+/// The shared memory that a kernel gets by default.
 const PLAIN_SHARED: usize = 48 << 10;
 
-/// GPUs that can be named.
+/// The maximum number of GPUs.
 pub(crate) const MOST: usize = 16;
 
 /// A GPU of this machine.
@@ -27,7 +27,7 @@ pub(crate) struct Gpu {
     /// The compute capability, as in 90 for 9.0.
     pub arch: u32,
     pub processors: u32,
-    /// Bytes that the threads of a block can share.
+    /// The maximum shared memory of a block, in bytes.
     pub shared: usize,
     pub memory: usize,
     pub arena: Arena<CudaSystem>,
@@ -35,23 +35,22 @@ pub(crate) struct Gpu {
     context: Handle<sys::CUcontext>,
     pub(crate) streams: Streams,
     faults: Faults,
-    /// The address of numbers, one for each stream, that are 0 between its kernels.
+    /// The address of counters, one for each stream, that are 0 between its kernels.
     counts: u64,
-    /// Pinned memory that the GPU was asked to read.
+    /// Pinned memory that submitted work reads.
     pub(crate) held: Mutex<Vec<(Event, Storage)>>,
     pub(crate) reserved: Mutex<Reserved>,
 }
 
-/// Where kernels report what they find wrong: a flag on the GPU for the first of them, and the report in memory that the
-/// CPU reads.
+/// Error reports of kernels: a flag on the GPU, taken by the first one, and the report in memory that the CPU reads.
 struct Faults {
     taken: u64,
     report: Handle<*mut Fault>,
-    /// The operations that have kernels which report, by their numbers less one.
+    /// The operations with kernels that report errors, by their number minus one.
     ops: Mutex<Vec<&'static str>>,
 }
 
-/// A wrong index; as in the kernels' source. The number of the operation is 0 where there is none.
+/// An index out of range, as in the kernels' source. The operation number is 0 if there is no report.
 #[repr(C)]
 struct Fault {
     op: u64,
@@ -59,26 +58,26 @@ struct Fault {
     size: i64,
 }
 
-/// A handle of the driver's, which may be used from any thread.
+/// A handle of the driver that can be used from any thread.
 pub(crate) struct Handle<T>(pub T);
-// SAFETY: contexts and streams are the driver's own objects, and the driver locks them itself.
+// SAFETY: contexts and streams are objects of the driver, which synchronises access to them.
 unsafe impl<T> Send for Handle<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Handle<T> {}
 
 thread_local! {
-    /// One more than the number of the GPU whose context is this thread's; 0 for none of ours.
+    /// The ordinal plus one of the GPU whose context is current on this thread; 0 if there is none.
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
 static GPUS: [OnceLock<std::result::Result<Gpu, String>>; MOST] = [const { OnceLock::new() }; MOST];
 
-/// The GPUs that something was asked of already.
+/// The GPUs that were used already.
 pub(crate) fn in_use() -> impl Iterator<Item = &'static Gpu> {
     GPUS.iter().filter_map(|gpu| gpu.get()?.as_ref().ok())
 }
 
-/// How many GPUs there are; 0 without a driver.
+/// The number of GPUs; 0 without a driver.
 fn count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
@@ -89,17 +88,17 @@ fn count() -> usize {
     })
 }
 
-/// The GPU of this number, made ready for the calling thread.
+/// The GPU with this number, with its context current on the calling thread.
 ///
 /// # Errors
-/// If there is none, or the driver refuses; `op` is named.
+/// If it does not exist, or the driver refuses. The error names `op`.
 pub(crate) fn gpu(op: &'static str, ordinal: usize) -> Result<&'static Gpu> {
     let found = count().min(MOST);
     if ordinal >= found {
         bail!(
             Device,
             op,
-            "there is no cuda:{ordinal}: {}",
+            "cuda:{ordinal} does not exist: {}",
             match found {
                 0 => "no NVIDIA GPU or driver was found".to_string(),
                 n => format!("this machine has {n} GPU(s)"),
@@ -118,9 +117,9 @@ pub(crate) fn failed(op: &'static str, what: &str, error: result::DriverError) -
     err!(Backend, op, "{what}: {}", name.unwrap_or_else(|| format!("{error:?}")))
 }
 
-/// The address of so many zeros of eight bytes on the GPU whose context is this thread's, kept as long as the process lives.
+/// The address of `count` zeros of eight bytes on the current GPU. They are never freed.
 fn zeros(count: usize) -> std::result::Result<u64, result::DriverError> {
-    // SAFETY: the memory was just asked for.
+    // SAFETY: the memory was just allocated.
     unsafe {
         let at = result::malloc_sync(count * size_of::<u64>())?;
         result::memset_d8_sync(at, 0, count * size_of::<u64>())?;
@@ -141,10 +140,10 @@ impl Faults {
         }
     }
 
-    /// The report, if there is one. All work was waited for.
+    /// Checks for a report. All work must be done.
     fn look(&self, op: &'static str, stream: sys::CUstream) -> Result<()> {
-        // SAFETY: the memory is ours as long as the process lives, and no kernel runs that could write to it, but perhaps
-        // one that another thread has started since, whose report may then be lost among these.
+        // SAFETY: the memory is never freed, and no kernel runs that could write to it, except perhaps one that another thread has
+        // started since, whose report may then be lost.
         let Fault { op: number, index, size } = unsafe { self.report.0.read_volatile() };
         if number == 0 {
             return Ok(());
@@ -156,7 +155,7 @@ impl Faults {
         }
         let ops = self.ops.lock().unwrap_or_else(PoisonError::into_inner);
         let by = ops.get(number as usize - 1).copied().unwrap_or(op);
-        // Whoever waits puts its own name before the message, which therefore says who was wrong.
+        // The waiting operation puts its name in front of the message, which therefore names the failed operation.
         bail!(Index, op, "{by}: index {index} is out of range for a dimension of size {size}")
     }
 }
@@ -206,7 +205,7 @@ impl Gpu {
         })
     }
 
-    /// Makes this GPU's context the calling thread's.
+    /// Makes this GPU's context current on the calling thread.
     fn enter(&self, op: &'static str) -> Result<()> {
         if CURRENT.get() == self.ordinal + 1 {
             return Ok(());
@@ -217,10 +216,10 @@ impl Gpu {
         Ok(())
     }
 
-    /// Where this thread's work goes.
+    /// The stream for this thread's work.
     pub fn stream(&self) -> sys::CUstream {
-        if hooks::has(hooks::PROFILE) {
-            crate::profile::note_gpu(self.ordinal);
+        if flags::has(flags::PROFILE) {
+            crate::backend::events::note_gpu(self.ordinal);
         }
         capture::stream(self.ordinal).unwrap_or_else(|| self.own_stream())
     }
@@ -230,10 +229,10 @@ impl Gpu {
         self.counts + u64::from(stream::current(self.ordinal)) * size_of::<u64>() as u64
     }
 
-    /// Waits for all work that this thread's stream was asked for so far, and says if any of it has failed.
+    /// Waits for all work submitted to this thread's stream.
     ///
     /// # Errors
-    /// If it has.
+    /// If any of it has failed.
     pub fn synchronize(&self, op: &'static str) -> Result<()> {
         self.wait(op, std::iter::once(self.own_stream()))
     }
@@ -241,14 +240,14 @@ impl Gpu {
     /// As [`synchronize`](Self::synchronize), for all streams.
     ///
     /// # Errors
-    /// As there.
+    /// As [`synchronize`](Self::synchronize).
     pub fn synchronize_all(&self, op: &'static str) -> Result<()> {
         self.wait(op, self.streams.open().map(|(_, stream)| stream))
     }
 
     fn wait(&self, op: &'static str, streams: impl Iterator<Item = sys::CUstream>) -> Result<()> {
         self.enter(op)?;
-        capture::refuse(op, self.ordinal, "values cannot be waited for")?;
+        capture::refuse(op, self.ordinal, "it waits for values")?;
         for stream in streams {
             // SAFETY: streams live as long as the process.
             unsafe { result::stream::synchronize(stream) }
@@ -257,7 +256,7 @@ impl Gpu {
         self.faults.look(op, self.own_stream())
     }
 
-    /// What a kernel of this operation needs for its reports: a number, and two addresses.
+    /// The arguments of a kernel of this operation for its reports: a number, and two addresses.
     pub fn faults(&self, op: &'static str) -> (u64, u64, u64) {
         let mut ops = self.faults.ops.lock().unwrap_or_else(PoisonError::into_inner);
         let at = ops.iter().position(|&known| known == op).unwrap_or_else(|| {
@@ -267,14 +266,14 @@ impl Gpu {
         (at as u64 + 1, self.faults.taken, self.faults.report.0.addr() as u64)
     }
 
-    /// Asks for a kernel to be run.
+    /// Launches a kernel.
     ///
     /// # Errors
     /// If the driver refuses it, or earlier work has failed.
     ///
     /// # Safety
-    /// The arguments are what the kernel expects, and its accesses stay inside memory whose address was taken for this
-    /// thread's stream ([`stream`](crate::backend::cuda::runtime::stream)) and which is not given back before this returns.
+    /// The arguments must be those that the kernel expects, and its accesses must stay inside memory whose address was taken for this
+    /// thread's stream ([`stream`](crate::backend::cuda::runtime::stream)) and which is not released before this returns.
     pub(crate) unsafe fn launch(
         &self,
         op: &'static str,

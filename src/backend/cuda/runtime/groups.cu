@@ -1,5 +1,5 @@
-// Folding over threads that work together: G of them, which is 1, a warp or the whole block of BLOCK threads. Every
-// thread gets the result. The order depends on the sizes alone.
+// Reductions over groups of G threads: 1, a warp, or the whole block of BLOCK threads. Every thread gets the result. The
+// order depends only on the sizes.
 
 __device__ inline float moved(float x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
 __device__ inline double moved(double x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
@@ -11,7 +11,7 @@ template <class A, class F> __device__ inline A over_warp(A x, F join) {
 #pragma unroll
     for (int step = 16; step > 0; step >>= 1) {
         const A other = moved(x, step);
-        // The lower lane first on both sides, so that both get the same bits.
+        // The lower lane is the first operand on both sides, so that both get the same bits.
         x = threadIdx.x & step ? join(other, x) : join(x, other);
     }
     return x;

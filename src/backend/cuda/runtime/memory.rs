@@ -1,4 +1,4 @@
-//! A GPU's memory: where its pool takes segments from, and copies to and from the CPU's.
+//! A GPU's memory: the source of its pool's segments, and copies to and from the CPU.
 
 use crate::backend::cuda::runtime::capture;
 use crate::backend::cuda::runtime::gpu::{Gpu, failed, gpu};
@@ -11,13 +11,13 @@ use crate::{Device, Element, Result, Scalar};
 use cudarc::driver::{result, sys};
 use std::sync::{Mutex, PoisonError};
 
-/// Where the pool of a GPU takes its segments from.
+/// The source of segments for a GPU's pool.
 pub(crate) struct CudaSystem {
     pub ordinal: usize,
 }
 
 impl System for CudaSystem {
-    /// Whole sectors of the memory, and the widest reads of matrix products.
+    /// Aligned to memory sectors, and to the widest reads of matrix products.
     const ALIGNMENT: usize = 256;
 
     fn map(&mut self, bytes: usize) -> Option<usize> {
@@ -28,8 +28,8 @@ impl System for CudaSystem {
 
     fn unmap(&mut self, address: usize, _bytes: usize) {
         if gpu("cuda", self.ordinal).is_ok() {
-            // Waits for the work under way. An error means that the context has failed, and the memory with it.
-            // SAFETY: `map` answered with this address, and nobody uses it any more.
+            // Waits for running work. An error means that the context has failed, and the memory with it.
+            // SAFETY: `map` returned this address, and it is not used any more.
             let _ = unsafe { result::free_sync(address as u64) };
         }
     }
@@ -41,8 +41,7 @@ impl System for CudaSystem {
 }
 
 impl Gpu {
-    /// Copies bytes of the CPU's memory to the GPU. They may be changed as soon as this returns, unless they are
-    /// pinned.
+    /// Copies bytes from the CPU to the GPU. The source may be changed as soon as this returns, unless it is pinned.
     ///
     /// # Errors
     /// If the driver refuses.
@@ -53,18 +52,18 @@ impl Gpu {
         if from.is_empty() {
             return Ok(());
         }
-        capture::refuse(op, self.ordinal, "nothing can be brought to the GPU; make it an input of the step")?;
-        // SAFETY: the caller's promise. From memory that is not pinned the driver returns when it has read the source; what
-        // is pinned the caller holds.
+        capture::refuse(op, self.ordinal, "it copies data to the GPU; make that an input of the step")?;
+        // SAFETY: the caller's promise. For memory that is not pinned the driver returns after it has read the source; pinned
+        // memory is held by the caller.
         unsafe { result::memcpy_htod_async(to.addr() as u64, from, self.stream()) }
             .map_err(|e| failed(op, "copying to the GPU", e))
     }
 
-    /// Keeps memory that the GPU is asked to read from going back, or being written, before it has done so: whoever wants to
-    /// write finds that it is shared, and copies.
+    /// Keeps a handle to memory that submitted work reads until that work is done, so that it is not released meanwhile. A writer
+    /// sees it as shared, and copies it.
     ///
     /// # Errors
-    /// If the driver refuses; then all work was waited for.
+    /// If the driver refuses. Without an event this waits for all work instead.
     fn hold(&self, op: &'static str, storage: &Storage) -> Result<()> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.retain(|(event, _)| !event.has_passed());
@@ -91,7 +90,7 @@ impl Gpu {
             .map_err(|e| failed(op, "clearing memory", e))
     }
 
-    /// Copies bytes of the GPU to the CPU's memory, after all work asked for so far.
+    /// Copies bytes from the GPU to the CPU, after all submitted work.
     ///
     /// # Errors
     /// If that work has failed, or the driver refuses.
@@ -108,14 +107,14 @@ impl Gpu {
     }
 }
 
-/// A place in the order of a GPU's work.
+/// A point in the order of a GPU's work.
 pub(crate) struct Event(sys::CUevent);
 
-// SAFETY: a handle of the driver's, valid on every thread.
+// SAFETY: a handle of the driver, valid on every thread.
 unsafe impl Send for Event {}
 
 impl Event {
-    /// The place after all work asked for so far.
+    /// The point after all submitted work.
     fn after(gpu: &Gpu) -> std::result::Result<Event, result::DriverError> {
         let event = Event(result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?);
         // SAFETY: event and stream are valid.
@@ -138,16 +137,16 @@ impl Drop for Event {
     }
 }
 
-/// Pinned memory that nobody uses: to get more of it stops the GPU.
+/// A cache of free pinned memory, since allocating it stops the GPU.
 static PINNED: Mutex<Vec<Block>> = Mutex::new(Vec::new());
 
 /// A block of pinned memory.
 ///
 /// # Errors
-/// If there is no GPU, or the system has no such memory left.
+/// If there is no GPU, or pinned memory runs out.
 pub(crate) fn take_pinned(op: &'static str, bytes: usize) -> Result<Block> {
     gpu(op, 0)?;
-    // Of few sizes, so that what comes back serves again.
+    // Rounded to few sizes, for better reuse.
     let bytes = bytes.max(4096).next_power_of_two();
     let mut free = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(at) = free.iter().position(|block| block.bytes == bytes) {
@@ -160,12 +159,12 @@ pub(crate) fn take_pinned(op: &'static str, bytes: usize) -> Result<Block> {
     Ok(Block { address: start.expose_provenance(), bytes })
 }
 
-/// Gives a block back.
+/// Releases a block of pinned memory.
 pub(crate) fn give_pinned(block: Block) {
     PINNED.lock().unwrap_or_else(PoisonError::into_inner).push(block);
 }
 
-/// The element at a position of a view's layout, after all work asked for so far.
+/// The element at a position of a view's layout, after all submitted work.
 ///
 /// # Errors
 /// If that work has failed.
@@ -182,10 +181,10 @@ pub(crate) fn read(op: &'static str, ordinal: usize, from: View<'_>, position: u
     })
 }
 
-/// The bytes of contiguous elements of one dtype, between the CPU and a GPU.
+/// Copies contiguous elements of one dtype between the CPU and a GPU.
 ///
 /// # Errors
-/// If it is between two GPUs, earlier work has failed, or the driver refuses.
+/// If both devices are GPUs, earlier work has failed, or the driver refuses.
 pub(crate) fn transfer(op: &'static str, from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
     let bytes = to.layout.numel() * to.dtype.size();
     // SAFETY: both are contiguous and have as many elements (L2), of one dtype, on the devices that they say. The

@@ -1,4 +1,4 @@
-// What every generated kernel begins with. Before it stand `typedef … T;`, the compute dtype, and `typedef … I;`, an
+// The prelude of every generated kernel. It is preceded by `typedef … T;`, the compute dtype, and `typedef … I;`, an
 // unsigned type for positions.
 
 typedef float f32;
@@ -15,13 +15,13 @@ struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
 struct boolean { u8 bits; };
 
-// From an element's own type into the compute dtype. Half precision by instructions: the headers are not always there.
+// Conversion to the compute dtype. Half precision by PTX instructions, since the headers may be missing.
 __device__ inline float widen(f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y; }
 __device__ inline float widen(bf16 x) { return __uint_as_float((u32)x.bits << 16); }
 __device__ inline u8 widen(boolean x) { return x.bits != 0; }
 template <class X> __device__ inline X widen(X x) { return x; }
 
-// Whole numbers as Rust's `as` makes them: clamped, and 0 of a NaN.
+// Conversion to integers as by Rust's `as`: saturating, and 0 for NaN.
 __device__ inline i64 whole(float x) { return x != x ? 0 : (i64)x; }
 __device__ inline i64 whole(double x) { return x != x ? 0 : (i64)x; }
 __device__ inline i64 whole(i64 x) { return x; }
@@ -31,11 +31,11 @@ __device__ inline u64 natural(double x) { return x != x ? 0 : x < 0 ? (u64)(i64)
 __device__ inline u64 natural(i64 x) { return (u64)x; }
 __device__ inline u64 natural(u64 x) { return x; }
 
-// And back.
+// Conversion from the compute dtype.
 __device__ inline void narrow(f32& to, T x) { to = (f32)x; }
 __device__ inline void narrow(f64& to, T x) { to = (f64)x; }
 __device__ inline void narrow(f16& to, T x) {
-    // An f64 is rounded once, not by way of f32.
+    // An f64 is rounded once, not through f32.
     if (sizeof(T) == 8 && T(0.5) != T(0)) asm("cvt.rn.f16.f64 %0, %1;" : "=h"(to.bits) : "d"((double)x));
     else asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"((float)x));
 }
@@ -50,7 +50,7 @@ __device__ inline void narrow(u32& to, T x) { to = (u32)whole(x); }
 __device__ inline void narrow(u16& to, T x) { to = (u16)whole(x); }
 __device__ inline void narrow(u8& to, T x) { to = (u8)whole(x); }
 
-// Where formulas need more than CUDA's own functions.
+// Functions that CUDA does not have.
 __device__ inline float divide(float a, float b) { return a / b; }
 __device__ inline double divide(double a, double b) { return a / b; }
 __device__ inline u64 divide(u64 a, u64 b) { return b == 0 ? 0 : a / b; }
@@ -71,7 +71,7 @@ __device__ inline u64 power(u64 a, u64 b) {
     for (; b > 0; b >>= 1, a *= a) if (b & 1) result *= a;
     return result;
 }
-// A NaN on either side wins.
+// NaN in either argument gives NaN.
 template <class X> __device__ inline X larger(X a, X b) { return a > b || a != a ? a : b; }
 template <class X> __device__ inline X smaller(X a, X b) { return a < b || a != a ? a : b; }
 template <class X> __device__ inline X absolute(X x) { return x > X(0) ? x : X(0) - x; }
@@ -91,11 +91,11 @@ __device__ inline u64 shift_left(u64 a, u64 b) { return b < 64 ? a << b : 0; }
 __device__ inline i64 shift_right(i64 a, i64 b) { return a >> ((u64)b < 64 ? b : 63); }
 __device__ inline u64 shift_right(u64 a, u64 b) { return b < 64 ? a >> b : a >> 63; }
 template <class X> __device__ inline X gcd(X a, X b) {
-    // The remainder by -1 is not taken of the least number, which would overflow.
+    // The remainder of the minimum by -1 would overflow.
     while (b != 0) { X rest = b == (X)-1 ? 0 : a % b; a = b; b = rest; }
     return a > 0 ? a : 0 - a;
 }
-// e^-|x| cannot overflow, so that the left tail reaches down to the denormals.
+// e^-|x| cannot overflow, so the left tail is accurate down to the denormals.
 __device__ inline float sigmoid(float x) { float e = expf(-fabsf(x)); return (x < 0 ? e : 1.0f) / (1.0f + e); }
 __device__ inline double sigmoid(double x) { double e = exp(-fabs(x)); return (x < 0 ? e : 1.0) / (1.0 + e); }
 
@@ -106,7 +106,7 @@ template <class X> __device__ inline X exponent(X x) {
     return (X)e;
 }
 
-// The same in fewer instructions, right to 1e-5 or better: for what is rounded to half precision anyway.
+// Faster versions, accurate to 1e-5 or better, for results that are rounded to half precision.
 namespace fast {
 __device__ inline float power_of_two(float x) { float y; asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 __device__ inline float inverse(float x) { float y; asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
@@ -118,7 +118,7 @@ __device__ inline float divide(float a, float b) {
 }
 __device__ inline float sigmoid(float x) { float e = exp(-fabsf(x)); return (x < 0 ? e : 1.0f) * inverse(1.0f + e); }
 __device__ inline float tanh(float x) {
-    // Near 0 the difference below would lose all digits: the first terms of the series.
+    // Near 0, where the difference below cancels: the first terms of the series.
     const float square = x * x;
     const float near = __fmaf_rn(__fmaf_rn(square, 0.13333334f, -0.33333334f) * square, x, x);
     const float far = 1.0f - 2.0f * inverse(1.0f + power_of_two(fabsf(x) * 2.88539008f));
@@ -127,9 +127,9 @@ __device__ inline float tanh(float x) {
 }
 #define FAST_MATH using fast::exp; using fast::divide; using fast::sigmoid; using fast::tanh;
 
-// Sizes and steps of the dimensions of an operand that does not lie in order.
+// Sizes and strides of the dimensions of a strided operand.
 template <int R> struct Steps { i64 size[R], step[R]; };
-template <int R> __device__ inline i64 place(I i, const Steps<R>& steps) {
+template <int R> __device__ inline i64 position(I i, const Steps<R>& steps) {
     i64 at = 0;
 #pragma unroll
     for (int r = R - 1; r > 0; --r) {
@@ -140,13 +140,13 @@ template <int R> __device__ inline i64 place(I i, const Steps<R>& steps) {
     return at + (i64)i * steps.step[0];
 }
 
-// Adds to what others add to at the same time, and takes the larger. Said as instructions without a result: what the compiler
-// makes of `atomicAdd` and `atomicMax` whose result nobody takes is a quarter slower.
+// Atomic addition and maximum, as PTX instructions without a result: `atomicAdd` and `atomicMax` with an unused result are a
+// quarter slower.
 __device__ inline void add_at(u64* at, u64 x) { asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" :: "l"(at), "l"(x) : "memory"); }
 __device__ inline void add_at(f32* at, f32 x) { asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" :: "l"(at), "f"(x) : "memory"); }
 __device__ inline void add_at(f64* at, f64 x) { asm volatile("red.relaxed.gpu.global.add.f64 [%0], %1;" :: "l"(at), "d"(x) : "memory"); }
 __device__ inline void max_at(u64* at, u64 x) { asm volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" :: "l"(at), "l"(x) : "memory"); }
 __device__ inline void max_at(u32* at, u32 x) { asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" :: "l"(at), "r"(x) : "memory"); }
 
-// Neighbours that are read or written with one instruction.
+// Adjacent elements that are read or written with one instruction.
 template <class X, int V> struct alignas(sizeof(X) * V) Pack { X x[V]; };

@@ -1,13 +1,12 @@
-//! Several queues of a GPU's work, and the order between them.
+//! The streams of a GPU, and the order between them.
 //!
-//! A thread's work goes to one stream: the GPU's first, unless [`Stream::run`](crate::Stream::run) says otherwise. Work of
-//! one stream is done in the order in which it was asked for; streams run beside each other. Every buffer on a GPU knows
-//! which stream has written it and which have read it since ([`Uses`]). Whoever takes its address for work on another
-//! stream lets that stream wait for them, so that no program can read what is not written yet. A block of memory belongs
-//! to the stream that it was first taken for: its free lists are the stream's own, and it goes back when the stream has
-//! been told to wait for all others that used it.
+//! A thread's work goes to one stream: the GPU's first, unless [`Stream::run`](crate::Stream::run) says otherwise. Work of one
+//! stream runs in the order of submission; streams run concurrently. Every buffer on a GPU knows which stream has written it and
+//! which have read it since ([`Uses`]). Taking its address for work on another stream makes that stream wait for them, so no
+//! program can read unwritten data. A block of memory belongs to the stream for which it was first allocated: free lists are per
+//! stream, and a block is released after the stream was made to wait for all others that used it.
 //!
-//! As long as a program makes no second stream all this costs one look at a counter.
+//! As long as a program creates no second stream, the cost of this is one check of a counter.
 
 use crate::Result;
 use crate::backend::cuda::runtime::capture;
@@ -17,14 +16,14 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Streams that a GPU can have, its first included.
+/// The maximum number of streams of a GPU, including the first.
 pub(crate) const STREAMS: usize = 16;
 
-/// How many second streams there are on all GPUs.
+/// The number of additional streams on all GPUs.
 static SECOND: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The streams of this thread, by GPU.
+    /// The current streams of this thread, by GPU.
     static CURRENT: Cell<[u8; MOST]> = const { Cell::new([0; MOST]) };
 }
 
@@ -47,13 +46,13 @@ impl Streams {
         self.all.get(number as usize)?.get().map(|handle| handle.0)
     }
 
-    /// All that were ever used.
+    /// All streams that were ever used.
     pub fn open(&self) -> impl Iterator<Item = (u8, sys::CUstream)> {
         (0..STREAMS as u8).filter_map(|number| Some((number, self.get(number)?)))
     }
 }
 
-/// The number of the stream that this thread's work for a GPU goes to. What is recorded will run on the first.
+/// The number of this thread's current stream for a GPU. Recorded work runs on the first.
 pub(crate) fn current(ordinal: usize) -> u8 {
     if SECOND.load(Ordering::Relaxed) == 0 || capture::stream(ordinal).is_some() {
         return 0;
@@ -62,30 +61,36 @@ pub(crate) fn current(ordinal: usize) -> u8 {
 }
 
 impl Gpu {
-    /// The stream that work goes to unless something else was said, and that recorded work runs on.
+    /// The default stream, which recorded work also runs on.
     pub(crate) fn first_stream(&self) -> sys::CUstream {
         self.streams.get(0).unwrap_or(std::ptr::null_mut())
     }
 
-    /// The stream of this thread, if it does not record.
+    /// The stream of this thread when it is not recording.
     pub(crate) fn own_stream(&self) -> sys::CUstream {
         let number = current(self.ordinal);
         self.streams.get(number).unwrap_or_else(|| self.first_stream())
     }
 
-    /// Takes a stream that nobody has.
+    /// Takes a free stream.
     ///
     /// # Errors
-    /// If there are too many, or the driver refuses.
+    /// If all streams are in use, or the driver refuses.
     pub(crate) fn take_stream(&self, op: &'static str) -> Result<u8> {
         let mut free = self.streams.free.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(&number) = free.last() else {
-            crate::error::bail!(Backend, op, "{} streams of cuda:{} are in use already", STREAMS - 1, self.ordinal);
+            crate::error::bail!(
+                Backend,
+                op,
+                "cannot make a stream: all {} streams of cuda:{} are in use",
+                STREAMS - 1,
+                self.ordinal
+            );
         };
         if self.streams.get(number).is_none() {
             let kind = result::stream::StreamKind::NonBlocking;
             let stream = result::stream::create(kind).map_err(|e| failed(op, "making a stream", e))?;
-            // Only who holds the lock sets it.
+            // Only set under the lock.
             let _ = self.streams.all[number as usize].set(Handle(stream));
             SECOND.fetch_add(1, Ordering::Relaxed);
         }
@@ -93,12 +98,12 @@ impl Gpu {
         Ok(number)
     }
 
-    /// Gives a stream back. Its work goes on, and the next owner's comes after it.
+    /// Releases a stream. Its work continues, and work of the next owner runs after it.
     pub(crate) fn give_stream(&self, number: u8) {
         self.streams.free.lock().unwrap_or_else(PoisonError::into_inner).push(number);
     }
 
-    /// Lets a stream wait for all work that another was asked for so far.
+    /// Makes a stream wait for all work submitted to another.
     fn order(&self, earlier: u8, later: u8) {
         let (Some(earlier), Some(later)) = (self.streams.get(earlier), self.streams.get(later)) else { return };
         let ordered = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).and_then(|event| {
@@ -112,14 +117,14 @@ impl Gpu {
             }
         });
         if ordered.is_err() {
-            // To wait here is an order as well. If that fails, too, the context is lost, as the next call will say.
+            // Waiting here also orders them. If that fails, too, the context is lost, and the next call fails.
             // SAFETY: the stream is valid.
             let _ = unsafe { result::stream::synchronize(earlier) };
         }
     }
 
-    /// Orders work that touches buffers unseen, such as a recorded graph, on the first stream with that of all others:
-    /// what they were asked for before comes before it, and what they are asked for later comes after.
+    /// Orders work on the first stream whose buffers are not tracked, such as a recorded graph, with all other streams: after what
+    /// was submitted to them before, and before what is submitted later.
     pub(crate) fn fenced<R>(&self, work: impl FnOnce() -> R) -> R {
         if SECOND.load(Ordering::Relaxed) == 0 {
             return work();
@@ -132,7 +137,7 @@ impl Gpu {
     }
 }
 
-/// Makes a stream this thread's until it is dropped.
+/// Makes a stream current on this thread until it is dropped.
 pub(crate) struct Entered {
     before: [u8; MOST],
 }
@@ -153,18 +158,18 @@ impl Drop for Entered {
     }
 }
 
-/// The streams that use a buffer: the one whose block it is, the one that has written it, and those that have read it since
-/// and have waited for the writer.
+/// The streams that use a buffer: the one that its block belongs to, the one that has written it, and those that have read it
+/// since and have waited for the writer.
 pub(crate) struct Uses {
     home: u8,
-    /// The writer's number, and 16 bits above it for readers.
+    /// The writer's number in the low 16 bits, and a bit for each reader above.
     state: AtomicU32,
 }
 
 const READERS: u32 = 16;
 
 impl Uses {
-    /// Of a block that was taken for a stream.
+    /// For a block that was allocated for a stream.
     pub fn by(home: u8) -> Uses {
         Uses { home, state: AtomicU32::new(home.into()) }
     }
@@ -175,7 +180,7 @@ impl Uses {
         (0..STREAMS as u8).filter(move |&other| other != number && all >> other & 1 == 1)
     }
 
-    /// Before work of this thread's stream that reads the buffer.
+    /// Call before work of this thread's stream that reads the buffer.
     #[inline]
     pub fn read(&self, ordinal: usize) {
         if SECOND.load(Ordering::Relaxed) > 0 {
@@ -183,7 +188,7 @@ impl Uses {
         }
     }
 
-    /// Before work of this thread's stream that writes the buffer, which nobody else can use meanwhile.
+    /// Call before work of this thread's stream that writes the buffer, which has no other user.
     #[inline]
     pub fn write(&self, ordinal: usize) {
         if SECOND.load(Ordering::Relaxed) > 0 {
@@ -217,7 +222,7 @@ impl Uses {
         self.state.store(here.into(), Ordering::Release);
     }
 
-    /// Before the block goes back to its stream's free lists.
+    /// Call before the block is released to its stream's free lists.
     #[inline]
     pub fn end(&self, gpu: &Gpu) {
         if SECOND.load(Ordering::Relaxed) > 0 {

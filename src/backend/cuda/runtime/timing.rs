@@ -1,19 +1,19 @@
-//! Places in a stream of work whose time can be asked for.
+//! Timed events in a stream.
 
 use crate::backend::cuda::runtime::capture;
 use crate::backend::cuda::runtime::gpu::Gpu;
 use cudarc::driver::{result, sys};
 use std::time::Duration;
 
-/// A place in a stream.
+/// A timed event in a stream.
 pub(crate) struct TimedEvent(sys::CUevent);
 
-// SAFETY: a handle of the driver's, valid on every thread.
+// SAFETY: a handle of the driver, valid on every thread.
 unsafe impl Send for TimedEvent {}
 
 impl TimedEvent {
-    /// The place after all work that this thread's stream was asked for so far. `None` while this thread records, or if the
-    /// driver refuses.
+    /// Records an event after all work submitted to this thread's stream. `None` while this thread is recording, or if the driver
+    /// refuses.
     pub fn now(gpu: &Gpu) -> Option<TimedEvent> {
         if capture::stream(gpu.ordinal).is_some() {
             return None;
@@ -24,7 +24,7 @@ impl TimedEvent {
         Some(event)
     }
 
-    /// How long after `base` it came, once the work before it is done.
+    /// The time since `base`; `None` if the work before the event is not done.
     pub fn since(&self, base: &TimedEvent) -> Option<Duration> {
         // SAFETY: both events are valid.
         let milliseconds = unsafe { result::event::elapsed(base.0, self.0) }.ok()?;

@@ -1,4 +1,4 @@
-//! Bessel and Airy functions, and orthogonal polynomials of degree `n`, by which there is no derivative.
+//! Bessel and Airy functions, and orthogonal polynomials of degree `n`, without a derivative with respect to `n`.
 
 use super::super::formula::Sym;
 use super::super::number::{Arithmetic, Ordered, select};
@@ -14,7 +14,7 @@ specials! {
     scalar BESSEL_Y1 bessel_y1(x) = math::bessel_y1_f32, math::bessel_y1_f64, "y1({0})", |y| [x.bessel_y0() - y / x];
     scalar K0 k0(x) = math::k0_f32, math::k0_f64, "bessel_k0({0})", |y| [-x.k1()];
     scalar K1 k1(x) = math::k1_f32, math::k1_f64, "bessel_k1({0})", |y| [-x.k0() - y / x];
-    /// The same times exp(x).
+    /// exp(x) K0(x).
     scalar K0E k0e(x) = math::k0e_f32, math::k0e_f64, "bessel_k0e({0})", |y| [y - x.k1e()];
     scalar K1E k1e(x) = math::k1e_f32, math::k1e_f64, "bessel_k1e({0})", |y| [y - x.k0e() - y / x];
     scalar AIRY_AI airy_ai(x) = math::airy_ai_f32, math::airy_ai_f64, "airy_ai({0})", |y| [x.airy_ai_prime()];
@@ -34,20 +34,20 @@ specials! {
         |y| [legendre_slope(x, n, y), 0.0];
 }
 
-/// What is used of a degree: its whole part, and none of a negative one.
+/// The degree rounded down; 0 if it is negative.
 fn degree(n: Sym) -> Sym {
     n.floor().maximum(Sym::constant(0.0))
 }
 
-/// A limit at one place, else `value`.
-fn or_at(x: Sym, place: f64, limit: f64, value: Sym) -> Sym {
-    select(x.eq(Sym::constant(place)), Sym::constant(limit), value)
+/// The limit if `x` is `position`, else `value`.
+fn or_at(x: Sym, position: f64, limit: f64, value: Sym) -> Sym {
+    select(x.eq(Sym::constant(position)), Sym::constant(limit), value)
 }
 
-/// The derivative at 1 and -1, where the quotient for all other places is 0 by 0: from the first and the second at 1.
+/// The derivative. At 1 and -1, where the quotient `elsewhere` is 0/0, it is computed from the first and second derivatives at 1.
 fn at_ends(x: Sym, n: Sym, [first, second]: [Sym; 2], elsewhere: Sym) -> Sym {
     let (end, one) = (x.sign(), Sym::constant(1.0));
-    // The polynomials are even or odd, as their degree is.
+    // The polynomials are even or odd like their degree.
     let parity = select(((n * 0.5).floor() * 2.0).eq(n) | x.gt(Sym::constant(0.0)), one, -one);
     select((x * x).eq(one), parity * (end * first + second * (x - end)), elsewhere)
 }

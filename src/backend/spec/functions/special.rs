@@ -1,4 +1,4 @@
-//! Functions of real numbers beyond the elementary ones that have machine code for vectors.
+//! Further functions of real numbers.
 
 use super::super::formula::Sym;
 use super::super::number::{Arithmetic, Ordered, select};
@@ -22,33 +22,33 @@ specials! {
     scalar SINH sinh(x) = f32::sinh, f64::sinh, "sinh({0})", |y| [x.cosh()];
     scalar COSH cosh(x) = f32::cosh, f64::cosh, "cosh({0})", |y| [x.sinh()];
     scalar ASINH asinh(x) = math::asinh_f32, math::asinh_f64, "asinh({0})", |y| [(x * x + 1.0).rsqrt()];
-    // Of each factor by itself: below 1 the function has no value, and neither has its derivative.
+    // One root for each factor: for x < 1 both the function and the derivative are NaN.
     scalar ACOSH acosh(x) = math::acosh_f32, math::acosh_f64, "acosh({0})", |y| [(x - 1.0).rsqrt() * (x + 1.0).rsqrt()];
     scalar ATANH atanh(x) = math::atanh_f32, math::atanh_f64, "atanh({0})", |y| [1.0 / (1.0 - x * x)];
     vectorized CEIL ceil(x) = f32::ceil, f64::ceil, "ceil({0})", |y| [0.0];
-    /// To the nearest whole number, and of two to the even one.
+    /// Rounds to the nearest integer, ties to even.
     vectorized RINT rint(x) = f32::round_ties_even, f64::round_ties_even, "rint({0})", |y| [0.0];
-    /// The first with the sign of the second, be it of a zero or a NaN.
+    /// The first argument with the sign of the second, also of zeros and NaN.
     vectorized COPYSIGN copysign(x, b) = f32::copysign, f64::copysign, "copysign({0}, {1})",
         |y| [select(x.eq(Sym::constant(0.0)), Sym::constant(0.0), y / x), 0.0];
-    /// The next number from the first towards the second.
+    /// The next floating point number from the first argument towards the second.
     scalar NEXTAFTER nextafter(x, b) = next_f32, next_f64, "nextafter({0}, {1})", |y| [0.0, 0.0];
-    /// The number between 1/2 and 1 that times a power of 2 is this one.
+    /// The mantissa in [1/2, 1) of `frexp`.
     scalar MANTISSA mantissa(x) = |x: f32| libm::frexpf(x).0, |x: f64| libm::frexp(x).0, "mantissa({0})",
         |y| [(-x.exponent()).exp2()];
-    /// That power's exponent.
+    /// The exponent of `frexp`.
     scalar EXPONENT exponent(x) = exponent_f32, exponent_f64, "exponent({0})", |y| [0.0];
     scalar ERFC erfc(x) = math::erfc_f32, math::erfc_f64, "erfc({0})", |y| [-FRAC_2_SQRT_PI * (-(x * x)).exp()];
-    /// exp(x²) erfc(x).
+    /// The scaled complementary error function, exp(x²) erfc(x).
     scalar ERFCX erfcx(x) = math::erfcx_f32, math::erfcx_f64, "erfcx({0})", |y| [2.0 * (x * y) - FRAC_2_SQRT_PI];
     scalar ERFINV erfinv(x) = math::erfinv_f32, math::erfinv_f64, "erfinv({0})", |y| [(1.0 / FRAC_2_SQRT_PI) * (y * y).exp()];
-    /// The part of the normal distribution below a number.
+    /// The distribution function of the standard normal distribution.
     scalar NDTR ndtr(x) = math::ndtr_f32, math::ndtr_f64, "normcdf({0})", |y| [(-0.5 * (x * x)).exp() * (1.0 / SQRT_2PI)];
-    /// The quantiles of the normal distribution.
+    /// The quantile function of the standard normal distribution.
     scalar NDTRI ndtri(x) = math::ndtri_f32, math::ndtri_f64, "normcdfinv({0})", |y| [SQRT_2PI * (0.5 * (y * y)).exp()];
     scalar LGAMMA lgamma(x) = math::lgamma_f32, math::lgamma_f64, "lgamma({0})", |y| [x.digamma()];
     scalar DIGAMMA digamma(x) = math::digamma_f32, math::digamma_f64, "digamma({0})", |y| [Sym::constant(2.0).zeta(x)];
-    // By the first argument there is no derivative: who calls it sees to that.
+    // There is no derivative with respect to the first argument; the operations refuse it.
     scalar ZETA zeta(x, q) = math::zeta_f32, math::zeta_f64, "zeta({0}, {1})", |y| [0.0, -(x * (x + 1.0).zeta(q))];
     scalar IGAMMA igamma(x, b) = math::igamma_f32, math::igamma_f64, "igamma({0}, {1})", |y| [0.0, gamma_density(x, b)];
     scalar IGAMMAC igammac(x, b) = math::igammac_f32, math::igammac_f64, "igammac({0}, {1})", |y| [0.0, -gamma_density(x, b)];
@@ -63,7 +63,7 @@ fn gamma_density(a: Sym, x: Sym) -> Sym {
     ((a - 1.0) * x.ln() - x - a.lgamma()).exp()
 }
 
-/// The limit where `x` is 0, else `value`.
+/// 1/2, the limit at 0, if `x` is 0, else `value`.
 fn half_at_zero(x: Sym, value: Sym) -> Sym {
     select(x.eq(Sym::constant(0.0)), Sym::constant(0.5), value)
 }
@@ -92,7 +92,7 @@ by_type! {
     f64 next_f64 exponent_f64 libm::frexp;
 }
 
-/// The sine and the cosine of πx: of the part beyond the nearest whole number, which is exact, and their sign from the whole part.
+/// The sine and cosine of πx, from the difference to the nearest integer, which is exact; the sign follows from the integer.
 fn half_turns(x: Sym) -> (Sym, Sym) {
     let whole = x.rint();
     let angle = PI * (x - whole);
@@ -101,12 +101,12 @@ fn half_turns(x: Sym) -> (Sym, Sym) {
     (select(odd, -sin, sin), select(odd, -cos, cos))
 }
 
-/// The sine of πx over πx, and 1 at 0.
+/// The normalised sinc, sin(πx) / (πx), and 1 at 0.
 pub(crate) fn sinc(x: Sym) -> Sym {
     select(x.eq(Sym::constant(0.0)), Sym::constant(1.0), half_turns(x).0 / (PI * x))
 }
 
-/// Of the sine of πx over πx: `-t/3 + t³/30 - ..` near 0, where the quotient loses its digits.
+/// The derivative of [`sinc`]: near 0, where the quotient cancels, by the series `-t/3 + t³/30 - ..` with t = πx.
 pub(crate) fn sinc_slope(x: Sym) -> Sym {
     let t = PI * x;
     let (sin, cos) = half_turns(x);

@@ -7,7 +7,7 @@ use crate::error::bail;
 use cotangent_macros::named;
 
 random_transforms! {
-    /// Takes the colors away, or not; the channels stay as many.
+    /// Converts to grayscale with a probability. The number of channels stays.
     ///
     /// ```
     /// use cotangent::data::{Image, transforms::{RandomGrayscale, Transform}};
@@ -17,7 +17,7 @@ random_transforms! {
     RandomGrayscale, "RandomGrayscale::new": |image| image.to_grayscale(image.channels);
 }
 
-/// Shades of gray in place of colors, in 1 or 3 channels.
+/// Converts to grayscale, with 1 or 3 channels.
 ///
 /// ```
 /// use cotangent::data::{Image, transforms::{Grayscale, Transform}};
@@ -28,14 +28,14 @@ random_transforms! {
 pub struct Grayscale(usize);
 
 impl Grayscale {
-    /// So many channels.
+    /// With this number of channels.
     ///
     /// # Errors
-    /// If they are neither 1 nor 3.
+    /// If `channels` is neither 1 nor 3.
     #[named("Grayscale::new")]
     pub fn new(channels: usize) -> Result<Grayscale> {
         if channels != 1 && channels != 3 {
-            bail!(Value, "Grayscale::new", "{channels} channels: an image has 1 or 3");
+            bail!(Value, "Grayscale::new", "channels must be 1 or 3, got {channels}");
         }
         Ok(Grayscale(channels))
     }
@@ -66,8 +66,8 @@ pub struct ColorJitter {
 }
 
 impl ColorJitter {
-    /// By factors from `1 - brightness`, but at least 0, to `1 + brightness`, and so on; the hue is shifted by `-hue` to
-    /// `hue`, which is at most 0.5.
+    /// The factor of the brightness is drawn from `[max(0, 1 - brightness), 1 + brightness]`, those of contrast and
+    /// saturation likewise. The shift of the hue is drawn from `[-hue, hue]`; `hue` is at most 0.5.
     ///
     /// # Errors
     /// If a number is negative or not finite, or `hue` is greater than 0.5.
@@ -75,10 +75,10 @@ impl ColorJitter {
     pub fn new(brightness: f64, contrast: f64, saturation: f64, hue: f64) -> Result<ColorJitter> {
         let all = [("brightness", brightness), ("contrast", contrast), ("saturation", saturation), ("hue", hue)];
         if let Some((name, value)) = all.iter().find(|(_, x)| !(*x >= 0.0 && x.is_finite())) {
-            bail!(Value, "ColorJitter::new", "a {name} of {value}: it is finite and not negative");
+            bail!(Value, "ColorJitter::new", "{name} must be finite and not negative, got {value}");
         }
         if hue > 0.5 {
-            bail!(Value, "ColorJitter::new", "a hue of {hue}: it is at most 0.5");
+            bail!(Value, "ColorJitter::new", "hue must be at most 0.5, got {hue}");
         }
         Ok(ColorJitter { brightness, contrast, saturation, hue })
     }

@@ -1,4 +1,4 @@
-//! Transforms that move pixels: sizes, parts, flips and rotations.
+//! Geometric transforms: resizing, cropping, flips and rotations.
 
 use super::{Size, Transform, check_probability, check_size, random_transforms};
 use crate::Result;
@@ -8,12 +8,12 @@ use crate::data::{Image, Interpolation};
 use crate::error::bail;
 use cotangent_macros::named;
 
-/// Half of a difference, rounded as Python rounds: halves to the even number.
+/// Half of a difference, rounded half to even as in Python.
 fn half(difference: usize) -> usize {
     (difference as f64 / 2.0).round_ties_even() as usize
 }
 
-/// Resizes an image: its shorter edge to a number of pixels, the other in proportion; or to a height and a width.
+/// Resizes the shorter edge to a number of pixels and keeps the proportions, or resizes to a height and a width.
 ///
 /// ```
 /// use cotangent::data::{Image, transforms::{Resize, Transform}};
@@ -37,7 +37,7 @@ enum ResizeTo {
 }
 
 impl Resize {
-    /// The shorter edge to `size` pixels.
+    /// Resizes the shorter edge to `size` pixels.
     ///
     /// # Errors
     /// If `size` is 0.
@@ -47,7 +47,7 @@ impl Resize {
         Ok(Resize { to: ResizeTo::Shorter(size), interpolation: Interpolation::Bilinear })
     }
 
-    /// To a height and a width, whatever the proportions.
+    /// Resizes to a height and a width.
     ///
     /// # Errors
     /// If one of them is 0.
@@ -57,7 +57,7 @@ impl Resize {
         Ok(Resize { to: ResizeTo::Exact(size), interpolation: Interpolation::Bilinear })
     }
 
-    /// How pixels are made of others. Unless set: [`Interpolation::Bilinear`].
+    /// The interpolation. Unless set: [`Interpolation::Bilinear`].
     pub fn interpolation(mut self, interpolation: Interpolation) -> Resize {
         self.interpolation = interpolation;
         self
@@ -81,7 +81,7 @@ impl Transform<Image> for Resize {
     }
 }
 
-/// Cuts out the middle of an image. One that is smaller gets a black border.
+/// Crops the center. A smaller image is padded with black.
 ///
 /// ```
 /// use cotangent::data::{Image, transforms::{CenterCrop, Transform}};
@@ -93,10 +93,10 @@ impl Transform<Image> for Resize {
 pub struct CenterCrop(Size);
 
 impl CenterCrop {
-    /// Of this size.
+    /// Crops to this size.
     ///
     /// # Errors
-    /// If it has no pixels.
+    /// If a size is 0.
     #[named("CenterCrop::new")]
     pub fn new(size: impl Into<Size>) -> Result<CenterCrop> {
         Ok(CenterCrop(check_size("CenterCrop::new", size.into())?))
@@ -119,7 +119,7 @@ impl Transform<Image> for CenterCrop {
     }
 }
 
-/// Cuts out a part at a random place, if asked for from an image with a black border.
+/// Crops at a random place, optionally after padding with black.
 ///
 /// ```
 /// use cotangent::data::{Image, transforms::{RandomCrop, Transform}};
@@ -134,16 +134,16 @@ pub struct RandomCrop {
 }
 
 impl RandomCrop {
-    /// A part of this size.
+    /// Crops to this size.
     ///
     /// # Errors
-    /// If it has no pixels.
+    /// If a size is 0.
     #[named("RandomCrop::new")]
     pub fn new(size: impl Into<Size>) -> Result<RandomCrop> {
         Ok(RandomCrop { size: check_size("RandomCrop::new", size.into())?, padding: 0 })
     }
 
-    /// The border that the image gets on each side before. Unless set: `0`.
+    /// The padding on each side before cropping. Unless set: `0`.
     pub fn padding(mut self, padding: usize) -> RandomCrop {
         self.padding = padding;
         self
@@ -158,14 +158,14 @@ impl Transform<Image> for RandomCrop {
         let Size { height, width } = self.size;
         if height > image.height || width > image.width {
             let (h, w) = (image.height, image.width);
-            bail!(Shape, "RandomCrop", "{height} by {width} pixels do not fit into {h} by {w}, border included");
+            bail!(Shape, "RandomCrop", "size must fit in the padded image of {h} by {w}, got {height} by {width}");
         }
         let (top, left) = (draw::below(image.height - height + 1), draw::below(image.width - width + 1));
         image.crop(top, left, height, width)
     }
 }
 
-/// Cuts out a part of random size, proportions and place, and resizes it: what networks for ImageNet are trained with.
+/// Crops a part of random size, aspect ratio and place, and resizes it: the usual augmentation for ImageNet.
 ///
 /// ```
 /// use cotangent::data::{Image, transforms::{RandomResizedCrop, Transform}};
@@ -183,10 +183,10 @@ pub struct RandomResizedCrop {
 }
 
 impl RandomResizedCrop {
-    /// Resized to this size.
+    /// Resizes to this size.
     ///
     /// # Errors
-    /// If it has no pixels.
+    /// If a size is 0.
     #[named("RandomResizedCrop::new")]
     pub fn new(size: impl Into<Size>) -> Result<RandomResizedCrop> {
         let size = check_size("RandomResizedCrop::new", size.into())?;
@@ -194,27 +194,27 @@ impl RandomResizedCrop {
         Ok(RandomResizedCrop { size, scale, ratio, interpolation: Interpolation::Bilinear })
     }
 
-    /// The least and the greatest share of the area that is cut out. Unless set: `(0.08, 1.0)`.
+    /// The range of the cropped share of the area. Unless set: `(0.08, 1.0)`.
     ///
     /// # Errors
-    /// If they are not positive or not in order.
+    /// If the bounds are not positive or not in order.
     #[named("RandomResizedCrop::scale")]
     pub fn scale(mut self, least: f64, most: f64) -> Result<RandomResizedCrop> {
         self.scale = check_range("RandomResizedCrop::scale", least, most)?;
         Ok(self)
     }
 
-    /// The least and the greatest width divided by the height. Unless set: `(3/4, 4/3)`.
+    /// The range of the aspect ratio, width / height. Unless set: `(3/4, 4/3)`.
     ///
     /// # Errors
-    /// If they are not positive or not in order.
+    /// If the bounds are not positive or not in order.
     #[named("RandomResizedCrop::ratio")]
     pub fn ratio(mut self, least: f64, most: f64) -> Result<RandomResizedCrop> {
         self.ratio = check_range("RandomResizedCrop::ratio", least, most)?;
         Ok(self)
     }
 
-    /// How pixels are made of others. Unless set: [`Interpolation::Bilinear`].
+    /// The interpolation. Unless set: [`Interpolation::Bilinear`].
     pub fn interpolation(mut self, interpolation: Interpolation) -> RandomResizedCrop {
         self.interpolation = interpolation;
         self
@@ -232,7 +232,7 @@ impl RandomResizedCrop {
                 return Crop { top: draw::below(h - height + 1), left: draw::below(w - width + 1), height, width };
             }
         }
-        // The middle, in the proportions that are nearest.
+        // The center, with the nearest aspect ratio in the range.
         let ratio = w as f64 / h as f64;
         let within = |x: f64, most: usize| (x.round_ties_even() as usize).clamp(1, most);
         let (height, width) = if ratio < self.ratio.0 {
@@ -248,7 +248,7 @@ impl RandomResizedCrop {
 
 fn check_range(op: &'static str, least: f64, most: f64) -> Result<(f64, f64)> {
     if !(least > 0.0 && least <= most && most.is_finite()) {
-        bail!(Value, op, "from {least} to {most} is no range of positive numbers");
+        bail!(Value, op, "range must be finite with 0 < least ≤ most, got {least} and {most}");
     }
     Ok((least, most))
 }
@@ -262,7 +262,7 @@ impl Transform<Image> for RandomResizedCrop {
 }
 
 random_transforms! {
-    /// Exchanges left and right, or not.
+    /// Flips left and right with a probability.
     ///
     /// ```
     /// use cotangent::data::{Image, transforms::{RandomHorizontalFlip, Transform}};
@@ -270,7 +270,7 @@ random_transforms! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     RandomHorizontalFlip, "RandomHorizontalFlip::new": |image| Ok(image.horizontal_flip());
-    /// Exchanges top and bottom, or not.
+    /// Flips top and bottom with a probability.
     ///
     /// ```
     /// use cotangent::data::{Image, transforms::{RandomVerticalFlip, Transform}};
@@ -280,7 +280,7 @@ random_transforms! {
     RandomVerticalFlip, "RandomVerticalFlip::new": |image| Ok(image.vertical_flip());
 }
 
-/// Turns an image by a random angle.
+/// Rotates by a random angle.
 ///
 /// ```
 /// use cotangent::data::{Image, transforms::{RandomRotation, Transform}};
@@ -296,25 +296,25 @@ pub struct RandomRotation {
 }
 
 impl RandomRotation {
-    /// By up to so many degrees either way.
+    /// The angle is drawn from `[-degrees, degrees]`.
     ///
     /// # Errors
-    /// If they are negative or not finite.
+    /// If `degrees` is negative or not finite.
     #[named("RandomRotation::new")]
     pub fn new(degrees: f64) -> Result<RandomRotation> {
         if !(degrees >= 0.0 && degrees.is_finite()) {
-            bail!(Value, "RandomRotation::new", "from -({degrees}) to {degrees} degrees is no range");
+            bail!(Value, "RandomRotation::new", "degrees must be finite and not negative, got {degrees}");
         }
         Ok(RandomRotation { degrees: (-degrees, degrees), interpolation: Interpolation::Nearest, fill: 0 })
     }
 
-    /// How pixels are made of others: [`Interpolation::Nearest`] or [`Interpolation::Bilinear`]. Unless set: the former.
+    /// The interpolation: [`Interpolation::Nearest`] or [`Interpolation::Bilinear`]. Unless set: the former.
     pub fn interpolation(mut self, interpolation: Interpolation) -> RandomRotation {
         self.interpolation = interpolation;
         self
     }
 
-    /// The value of what comes in from outside of the image. Unless set: `0`.
+    /// The value of pixels from outside of the image. Unless set: `0`.
     pub fn fill(mut self, fill: u8) -> RandomRotation {
         self.fill = fill;
         self

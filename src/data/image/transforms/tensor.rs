@@ -1,4 +1,4 @@
-//! From images to tensors, and what is done to these.
+//! Conversion of images to tensors, and normalization.
 
 use super::Transform;
 use crate::data::Image;
@@ -6,7 +6,7 @@ use crate::error::bail;
 use crate::{DType, Result, Tensor};
 use cotangent_macros::named;
 
-/// Makes a tensor of an image: `[channels, height, width]`, `f32` from 0 to 1.
+/// Converts an image to a tensor: `[channels, height, width]`, `f32` from 0 to 1.
 ///
 /// ```
 /// use cotangent::data::{Image, transforms::{ToTensor, Transform}};
@@ -25,7 +25,7 @@ impl Transform<Image> for ToTensor {
     }
 }
 
-/// Takes from each channel of a tensor `[.., channels, height, width]` its mean, and divides by its standard deviation.
+/// Normalizes each channel of a tensor `[.., channels, height, width]`: (x − mean) / std.
 ///
 /// ```
 /// use cotangent::{Tensor, data::transforms::{Normalize, Transform}};
@@ -40,10 +40,10 @@ pub struct Normalize {
 }
 
 impl Normalize {
-    /// By a mean and a standard deviation for each channel.
+    /// With a mean and a standard deviation for each channel.
     ///
     /// # Errors
-    /// If they are not equally many, or a standard deviation is 0.
+    /// If the lengths differ or are 0, or a standard deviation is 0 or not finite.
     #[named("Normalize::new")]
     pub fn new(mean: impl Into<Vec<f64>>, std: impl Into<Vec<f64>>) -> Result<Normalize> {
         let (mean, std) = (mean.into(), std.into());
@@ -51,7 +51,7 @@ impl Normalize {
             bail!(
                 Value,
                 "Normalize::new",
-                "means {mean:?} and standard deviations {std:?}: one for each channel, not 0"
+                "mean and std must have one value per channel, std finite and not 0, got {mean:?} and {std:?}"
             );
         }
         let tensor = |x: Vec<f64>| {
@@ -72,7 +72,7 @@ impl Transform<Tensor> for Normalize {
             bail!(
                 Shape,
                 "Normalize",
-                "{channels} means do not fit a tensor {dtype}{shape:?}: it is [.., channels, height, width]"
+                "input must be floating point of shape [.., {channels}, height, width], got {dtype}{shape:?}"
             );
         }
         let (mean, std) = (self.mean.to_dtype(x.dtype())?, self.std.to_dtype(x.dtype())?);

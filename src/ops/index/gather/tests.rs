@@ -6,44 +6,45 @@ use crate::autograd::{GradOptions, derivative, grad_with};
 use std::collections::HashMap;
 
 /// Every index of a shape in row-major order.
-fn places(shape: &[usize]) -> Vec<Vec<isize>> {
+fn positions(shape: &[usize]) -> Vec<Vec<isize>> {
     shape.iter().fold(vec![Vec::new()], |all, &size| {
-        let longer = |place: &Vec<isize>| (0..size as isize).map(|i| [&place[..], &[i]].concat()).collect::<Vec<_>>();
+        let longer =
+            |position: &Vec<isize>| (0..size as isize).map(|i| [&position[..], &[i]].concat()).collect::<Vec<_>>();
         all.iter().flat_map(longer).collect()
     })
 }
 
-fn with(place: &[isize], dim: usize, index: isize) -> Vec<isize> {
-    let mut place = place.to_vec();
-    place[dim] = index;
-    place
+fn with(position: &[isize], dim: usize, index: isize) -> Vec<isize> {
+    let mut position = position.to_vec();
+    position[dim] = index;
+    position
 }
 
-fn number(x: &Tensor, place: &[isize]) -> Result<f64> {
-    Ok(x.at(place)?.to_f64())
+fn number(x: &Tensor, position: &[isize]) -> Result<f64> {
+    Ok(x.at(position)?.to_f64())
 }
 
-/// What `gather` means, one element after the other.
+/// The definition of `gather`, as a loop.
 fn plain_gather(x: &Tensor, dim: usize, index: &Tensor) -> Result<Vec<f64>> {
-    places(index.shape()).iter().map(|p| number(x, &with(p, dim, number(index, p)? as isize))).collect()
+    positions(index.shape()).iter().map(|p| number(x, &with(p, dim, number(index, p)? as isize))).collect()
 }
 
-/// What `scatter_add` means, one element after the other.
+/// The definition of `scatter_add`, as a loop.
 fn plain_scatter_add(x: &Tensor, dim: usize, index: &Tensor, source: &Tensor) -> Result<Vec<f64>> {
     let mut sums = HashMap::new();
-    for place in places(index.shape()) {
-        let target = with(&place, dim, number(index, &place)? as isize);
-        *sums.entry(target).or_insert(0.0) += number(source, &place)?;
+    for position in positions(index.shape()) {
+        let target = with(&position, dim, number(index, &position)? as isize);
+        *sums.entry(target).or_insert(0.0) += number(source, &position)?;
     }
-    places(x.shape()).iter().map(|p| Ok(number(x, p)? + sums.get(p).copied().unwrap_or(0.0))).collect()
+    positions(x.shape()).iter().map(|p| Ok(number(x, p)? + sums.get(p).copied().unwrap_or(0.0))).collect()
 }
 
-/// Whole numbers between -8 and 8, whose sums every dtype with a sign holds exactly.
+/// Integers between -8 and 8, whose sums are exact in every signed dtype.
 fn whole(shape: &[usize], seed: u64, dtype: DType) -> Result<Tensor> {
     Generator::seed(seed).randint(-8, 9, shape)?.to_dtype(dtype)
 }
 
-/// The same values, laid out in another way.
+/// The same values with another memory layout.
 fn relaid(x: &Tensor, way: usize) -> Result<Tensor> {
     match way {
         0 => Ok(x.clone()),
@@ -117,7 +118,7 @@ fn sums_do_not_depend_on_the_number_of_threads() -> Result<()> {
         let (x, source) = (generator.randn(shape)?, generator.randn(index_shape)?);
         let sums = |threads: usize| -> Result<(Tensor, Tensor)> {
             let sums = || Ok((x.scatter_add(dim, &index, &source)?, x.index_add(dim, &row, &source)?));
-            crate::with_num_threads(threads, sums)?
+            crate::backend::with_num_threads(threads, sums)?
         };
         let (one, four) = (sums(1)?, sums(4)?);
         assert!(one.0.equal(&four.0)? && one.1.equal(&four.1)?);
@@ -128,7 +129,7 @@ fn sums_do_not_depend_on_the_number_of_threads() -> Result<()> {
 
 #[cotangent_macros::unit_test]
 fn half_precision_is_added_up_in_single() -> Result<()> {
-    // One by one, 2048 ones reach the end of what f16 can count, and 256 that of bf16.
+    // Added sequentially, the sum would stop at 2048 in f16, and at 256 in bf16.
     for dtype in [DType::F16, DType::BF16] {
         let (zero, ones) = (Tensor::zeros_with([1], dtype)?, Tensor::ones_with([4096], dtype)?);
         let sum = zero.scatter_add(0, &Tensor::zeros_with([4096], DType::I64)?, &ones)?;

@@ -1,7 +1,8 @@
-//! The kernels against plain loops, with sizes at which several threads take part.
+//! The kernels against plain loops, with sizes that use several threads.
 
 use super::*;
-use crate::{Generator, with_num_threads};
+use crate::Generator;
+use crate::backend::with_num_threads;
 
 fn fold(by: ScatterReduce, old: f64, new: f64) -> f64 {
     match by {
@@ -21,7 +22,7 @@ fn whole(shape: &[usize], seed: u64, dtype: DType) -> Result<Tensor> {
     Generator::seed(seed).randint(-1, 3, shape)?.to_dtype(dtype)
 }
 
-/// Targets of (rows, columns) elements, and how many there are to each row of them.
+/// The shape (rows, columns) of the target, and the number of source rows.
 const SIZES: [(usize, usize, usize); 4] = [(700, 1, 30_000), (5, 3, 9000), (400, 40, 900), (3, 9000, 2)];
 
 #[cotangent_macros::unit_test]
@@ -31,9 +32,9 @@ fn many_elements_are_put_as_plain_loops_would() -> Result<()> {
             let (x, src) = (whole(&[rows, columns], 1, dtype)?, whole(&[count, columns], 2, dtype)?);
             let index = Generator::seed(3).randint(0, rows as i64, [count, columns])?;
             let (old, new, at) = (values(&x)?, values(&src)?, index.to_vec::<i64>()?);
-            let places = || at.iter().enumerate().map(|(i, &row)| (row as usize * columns + i % columns, i));
+            let positions = || at.iter().enumerate().map(|(i, &row)| (row as usize * columns + i % columns, i));
             let mut replaced = old.clone();
-            places().for_each(|(place, i)| replaced[place] = new[i]);
+            positions().for_each(|(position, i)| replaced[position] = new[i]);
             for threads in [1, 2, 5] {
                 let y = with_num_threads(threads, || x.scatter(0, &index, &src))??;
                 assert_eq!(values(&y)?, replaced, "{dtype} {rows} {columns} {count}, {threads} threads");
@@ -47,7 +48,7 @@ fn many_elements_are_put_as_plain_loops_would() -> Result<()> {
             }
             for by in [ScatterReduce::Amax, ScatterReduce::Amin] {
                 let mut folded = old.clone();
-                places().for_each(|(place, i)| folded[place] = fold(by, folded[place], new[i]));
+                positions().for_each(|(position, i)| folded[position] = fold(by, folded[position], new[i]));
                 let y = with_num_threads(3, || x.scatter_reduce(0, &index, &src, by))??;
                 assert_eq!(values(&y)?, folded, "{by} of {dtype} {rows} {columns} {count}");
             }
@@ -93,12 +94,12 @@ fn sums_of_few_long_lanes_do_not_depend_on_the_number_of_threads() -> Result<()>
 #[cotangent_macros::unit_test]
 fn an_index_out_of_range_is_named_wherever_it_is() -> Result<()> {
     let x = Tensor::zeros([10])?;
-    for place in [0, 9_999, 30_000] {
+    for position in [0, 9_999, 30_000] {
         let mut index = vec![0_i64; 30_001];
-        index[place] = 10;
+        index[position] = 10;
         let index = Tensor::from_vec(index, [30_001])?;
         let refused = with_num_threads(3, || x.scatter(0, &index, 1.0))?.map_err(|e| e.to_string());
-        let message = format!("scatter: index 10 at [{place}] is out of range for a dimension of size 10");
+        let message = format!("scatter: index 10 at [{position}] is out of range for a dimension of size 10");
         assert_eq!(refused.err(), Some(message));
     }
     Ok(())
@@ -111,7 +112,7 @@ fn true_elements_are_found_wherever_they_are() -> Result<()> {
         let mut expected = Vec::new();
         for (number, &yes) in x.to_vec::<bool>()?.iter().enumerate() {
             if yes {
-                expected.extend(crate::tensor::unravel(number, shape).iter().map(|&at| at as i64));
+                expected.extend(crate::layout::unravel(number, shape).iter().map(|&at| at as i64));
             }
         }
         for threads in [1, 4] {

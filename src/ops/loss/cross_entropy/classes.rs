@@ -1,16 +1,17 @@
-//! Losses of classes: what the kernel is told, the loss of rows with its derivative, and the rule inside of a `vmap`.
+//! Cross entropy with class targets: the arguments of the kernel, the loss of rows with its derivative, and the batching
+//! rule for `vmap`.
 
 use super::{CrossEntropyOptions, Reduction, loss_dtype};
 use crate::autograd::{BackwardContext, is_grad_enabled};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::Targets;
 use crate::error::bail;
 use crate::ops::reduce::sums::float_only;
-use crate::vmap::Level;
-use crate::{DType, Device, Operand, Result, Shape, Tensor, backend, keepdim};
+use crate::tensor::Operand;
+use crate::tensor::batch::Level;
+use crate::{DType, Device, Result, Shape, Tensor, backend, keepdim};
 use smallvec::smallvec;
 
-/// The dimension of the classes.
+/// The class dimension.
 pub(super) fn class_dim(x: &Tensor) -> isize {
     if x.rank() == 1 { 0 } else { 1 }
 }
@@ -18,39 +19,39 @@ pub(super) fn class_dim(x: &Tensor) -> isize {
 fn check_options(op: &'static str, x: &Tensor, options: &CrossEntropyOptions<'_>) -> Result<usize> {
     float_only(op, x)?;
     let Some(&classes) = x.shape().get(class_dim(x) as usize) else {
-        bail!(Shape, op, "an input of shape {:?} has no dimension for the classes", x.shape());
+        bail!(Shape, op, "input must have a class dimension, got shape {:?}", x.shape());
     };
     if !(0.0..=1.0).contains(&options.label_smoothing) {
-        bail!(Value, op, "a label smoothing of {} is not between 0 and 1", options.label_smoothing);
+        bail!(Value, op, "label_smoothing must be in [0, 1], got {}", options.label_smoothing);
     }
     if let Some(weight) = options.weight {
         if weight.shape() != [classes] {
-            bail!(Shape, op, "weights of shape {:?} do not fit {classes} classes", weight.shape());
+            bail!(Shape, op, "weight must have shape [{classes}], got {:?}", weight.shape());
         }
         if is_grad_enabled() && weight.requires_grad() {
-            bail!(Graph, op, "there is no gradient for the class weights: detach them");
+            bail!(Graph, op, "weight must not require a gradient: call detach() first");
         }
     }
     Ok(classes)
 }
 
-/// The number of classes of an input that fits a target of classes.
+/// Checks input, target and options, and returns the number of classes.
 fn check_classes(op: &'static str, x: &Tensor, target: &Tensor, options: &CrossEntropyOptions<'_>) -> Result<usize> {
     let classes = check_options(op, x, options)?;
     if !target.dtype().is_int() {
-        bail!(DType, op, "the target must be classes as integers, or probabilities, not {}", target.dtype());
+        bail!(DType, op, "target must be integers (classes) or floating point (probabilities), got {}", target.dtype());
     }
     let mut expected = x.layout().shape().clone();
     expected.remove(class_dim(x) as usize);
     if *target.shape() != *expected {
         let (x, t) = (x.shape(), target.shape());
-        bail!(Shape, op, "a target of shape {t:?} does not fit an input of shape {x:?}: that asks for {expected:?}");
+        bail!(Shape, op, "target must have shape {expected:?} for input of shape {x:?}, got {t:?}");
     }
     Ok(classes)
 }
 
-/// A loss of classes for each example of a `vmap`. `losses` gives those of all rows of all examples, without a reduction; each
-/// example has a mean of its own.
+/// The loss of each example of a `vmap`. `losses` computes the unreduced losses of the rows of all examples; each example is
+/// reduced separately.
 #[track_caller]
 pub(super) fn of_examples(
     op: &'static str,
@@ -62,12 +63,12 @@ pub(super) fn of_examples(
 ) -> Result<Tensor> {
     check_classes(op, x, target, options)?;
     if let Some(weight) = options.weight {
-        // The rows of all examples have one weight for each class.
+        // All examples share the class weights.
         weight.check_unbatched()?;
     }
-    // Their losses are not rounded before their mean is taken.
-    let x = &x.to_dtype(compute_dtype(x.dtype()))?;
-    // The examples are a part of the first dimension, or it.
+    // In the compute dtype: losses are not rounded before the mean.
+    let x = &x.to_dtype(x.dtype().compute_dtype())?;
+    // The examples are merged into the first dimension, or become it.
     let rows = |all: Tensor| if x.rank() > 1 { all.flatten(0, 1) } else { Ok(all) };
     let losses = losses(&rows(x.unbatch(level)?)?, &rows(target.unbatch(level)?)?)?;
     let losses = if x.rank() > 1 { losses.unflatten(0, [level.size, x.shape()[0]])? } else { losses };
@@ -85,22 +86,22 @@ pub(super) fn of_examples(
     options.reduction.apply(&losses, &count.sum(..)?)
 }
 
-/// Rows, each with its class.
+/// Rows with class targets.
 #[derive(Clone)]
 pub(in crate::ops) struct LossCall {
-    /// The classes as i64, in a row.
+    /// The classes, as a contiguous vector of `i64`.
     pub(super) target: Tensor,
-    /// The weights in f64, in a row.
+    /// The class weights, as a contiguous vector of `f64`.
     pub(super) weight: Option<Tensor>,
     ignore: i64,
     smoothing: f64,
     /// The number of classes.
     pub(super) classes: usize,
-    /// What a sum is divided by for a mean: the weights of all rows that count. A GPU finds out as it goes.
+    /// The divisor of the mean: the total weight of the rows that are not ignored. On a GPU it is computed with the losses.
     pub count: Count,
 }
 
-/// A number that may be known to a GPU alone.
+/// A number on the host, or a tensor on a GPU.
 #[derive(Clone)]
 pub(in crate::ops) enum Count {
     Number(f64),
@@ -150,33 +151,33 @@ impl LossCall {
         self.target.numel()
     }
 
-    /// That of some of the rows.
+    /// The part for a range of rows.
     pub fn part(&self, start: usize, rows: usize) -> Result<LossCall> {
         Ok(LossCall { target: self.target.narrow(0, start, rows)?, ..self.clone() })
     }
 
-    /// What the kernel is told.
+    /// The arguments of the kernel.
     fn targets(&self) -> Result<Targets<'_>> {
         let (target, weight) = (self.target.as_view()?, self.weight.as_ref().map(Tensor::as_view).transpose()?);
         Ok(Targets { target, ignore: self.ignore, weight, smoothing: self.smoothing })
     }
 }
 
-/// What the kernel gives for each row.
+/// The results of the kernel for each row.
 pub(in crate::ops) struct RowLosses {
     pub losses: Tensor,
-    /// What the derivative needs.
+    /// Residuals for the derivative.
     pub stats: Tensor,
-    /// The weights of the rows that count, on a GPU.
+    /// On a GPU, the weight of each row; 0 for ignored rows.
     pub counted: Option<Tensor>,
 }
 
 impl RowLosses {
-    /// Of logits of shape `[rows, classes]`, outside the graph.
+    /// The losses of logits of shape `[rows, classes]`, outside the graph.
     #[track_caller]
     pub fn new(x: &Tensor, problem: &LossCall) -> Result<RowLosses> {
         const OP: &str = "cross_entropy";
-        let (rows, compute) = (problem.rows(), compute_dtype(x.dtype()));
+        let (rows, compute) = (problem.rows(), x.dtype().compute_dtype());
         let mut stats = Tensor::empty(OP, [rows, 2].into(), compute, x.device())?;
         let mut counted =
             (x.device() != Device::Cpu).then(|| Tensor::empty(OP, rows.into(), compute, x.device())).transpose()?;
@@ -192,7 +193,7 @@ impl RowLosses {
 /// The loss of logits of shape `[rows, classes]`, with its derivative.
 #[track_caller]
 pub(super) fn fused(x: &Tensor, mut problem: LossCall, reduction: Reduction) -> Result<Tensor> {
-    let (rows, compute) = (problem.rows(), compute_dtype(x.dtype()));
+    let (rows, compute) = (problem.rows(), x.dtype().compute_dtype());
     let RowLosses { losses, stats, counted } = RowLosses::new(x, &problem)?;
     if let Some(counted) = counted.filter(|_| reduction == Reduction::Mean) {
         problem.count = Count::Tensor(counted.sum(..)?);
@@ -219,10 +220,10 @@ pub(super) fn fused(x: &Tensor, mut problem: LossCall, reduction: Reduction) -> 
     })
 }
 
-/// Written over the logits where nobody else has them: these are often the largest tensor of all.
+/// The gradient by the kernel, written over the logits if they are not shared: they are often the largest tensor.
 pub(in crate::ops) fn fused_grad(mut x: Tensor, stats: &Tensor, problem: &LossCall, g: &Tensor) -> Result<Tensor> {
     const OP: &str = "cross_entropy";
-    // The CPU's kernel sums them itself.
+    // The CPU kernel computes this sum itself.
     let smooth = problem.smoothing != 0.0 && x.device() != Device::Cpu;
     let total = problem.weight.as_ref().filter(|_| smooth).map(|weight| weight.sum(..)).transpose()?;
     let total = total.as_ref().map(Tensor::as_view).transpose()?;
@@ -236,8 +237,8 @@ pub(in crate::ops) fn fused_grad(mut x: Tensor, stats: &Tensor, problem: &LossCa
     })
 }
 
-/// What the kernel computes, in tensor operations: `g · (total · softmax(x) - target)`, where the target of a row sums
-/// to its total.
+/// The gradient in differentiable tensor operations: `g · (total · softmax(x) - target)`, where `total` is the sum of the
+/// target of a row.
 pub(in crate::ops) fn plain_grad(x: &Tensor, stats: &Tensor, problem: &LossCall, g: &Tensor) -> Result<Tensor> {
     let (rows, classes, dtype) = (problem.rows(), problem.classes, stats.dtype());
     let numbers = Tensor::arange(0, classes)?.to_device(x.device())?;
@@ -254,13 +255,13 @@ pub(in crate::ops) fn plain_grad(x: &Tensor, stats: &Tensor, problem: &LossCall,
     grad.masked_fill(&problem.target.eq(problem.ignore)?.unsqueeze(1)?, 0.0)
 }
 
-/// `-Σ weight · target · log_softmax(x)` over the classes.
+/// Cross entropy with probabilities: `-Σ weight · target · log_softmax(x)` over the classes.
 #[track_caller]
 pub(super) fn against_probabilities(x: &Tensor, target: &Tensor, options: &CrossEntropyOptions<'_>) -> Result<Tensor> {
     let classes = check_options("cross_entropy", x, options)?;
     if x.shape() != target.shape() {
         let (x, t) = (x.shape(), target.shape());
-        bail!(Shape, "cross_entropy", "probabilities of shape {t:?} do not fit an input of shape {x:?}");
+        bail!(Shape, "cross_entropy", "target must have shape {x:?} as probabilities, got {t:?}");
     }
     let (dim, dtype) = (class_dim(x), loss_dtype("cross_entropy", &[x, target])?);
     let (x, target) = (x.to_dtype(dtype)?, &target.to_dtype(dtype)?);

@@ -26,7 +26,7 @@ fn options(weights: &Tensor) -> Vec<CrossEntropyOptions<'_>> {
     all
 }
 
-/// The one gradient.
+/// The gradient of one input.
 fn gradient(y: &Tensor, x: &Tensor, options: GradOptions<'_>) -> Result<Tensor> {
     let found = grad_with(y, &[x], options)?.pop().flatten();
     found.ok_or_else(|| err!(Graph, "test", "there is no gradient"))
@@ -62,7 +62,7 @@ fn cross_entropy_is_what_its_definition_says() -> Result<()> {
     Ok(())
 }
 
-/// Rows of several blocks: the greatest element comes early or late, and the first blocks may have nothing finite.
+/// Rows of several blocks: the maximum comes early or late, and the first blocks may have no finite element.
 #[cotangent_macros::unit_test]
 fn long_rows_are_what_the_definition_says() -> Result<()> {
     let (rows, classes) = (4, 5000);
@@ -107,7 +107,7 @@ fn the_fused_gradient_is_the_plain_one() -> Result<()> {
     Ok(())
 }
 
-/// The two ways agree, so that a mistake in both would be seen only here.
+/// The fused and the plain gradient agree with each other; a mistake in both is found only by this comparison.
 #[cotangent_macros::unit_test]
 fn cross_entropy_is_nll_loss_after_log_softmax() -> Result<()> {
     for (shape, target) in [(&[6, 4][..], &[6][..]), (&[3, 4, 2, 5], &[3, 2, 5]), (&[4], &[])] {
@@ -229,7 +229,7 @@ fn the_number_of_threads_does_not_change_a_bit() -> Result<()> {
 
 fn alike_on_any_number_of_threads(x: &Tensor, target: &Tensor, smoothing: f64) -> Result<()> {
     let run = |threads: usize| -> Result<(Tensor, Tensor)> {
-        crate::with_num_threads(threads, || {
+        crate::backend::with_num_threads(threads, || {
             let loss = x.cross_entropy_with(target, CrossEntropyOptions::new().label_smoothing(smoothing))?;
             let grad = gradient(&loss, x, GradOptions::new())?;
             Ok((loss, grad))

@@ -1,16 +1,16 @@
-//! The three kernels with their derivatives, each of which is made of the other two, and what they do inside of a `vmap`.
+//! The three convolution kernels, their derivatives in terms of each other, and their batching rules for `vmap`.
 
 use super::taps;
 use crate::autograd::{BackwardContext, Grads};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::kernel;
 use crate::backend::spec::Conv;
+use crate::layout::Dims;
 use crate::layout::Layout;
-use crate::vmap::{Level, behind, innermost};
-use crate::{Device, Dims, Result, Shape, Tensor, backend};
+use crate::tensor::batch::{Level, behind, innermost};
+use crate::{Device, Result, Shape, Tensor, backend};
 use smallvec::{SmallVec, smallvec};
 
-/// A layout of two dimensions and up to three more, as one of five.
+/// A layout of two to five dimensions, extended to five.
 pub(in crate::ops) fn five(op: &'static str, layout: &Layout) -> Result<Layout> {
     (layout.rank()..5).try_fold(layout.clone(), |layout, _| layout.unsqueeze(op, 2))
 }
@@ -27,16 +27,16 @@ fn but_channels(rank: usize) -> Dims {
 
 /// A kernel's bias, in the compute dtype.
 fn wide_bias(bias: Option<&Tensor>) -> Result<Option<Tensor>> {
-    bias.map(|bias| bias.detach().to_dtype(compute_dtype(bias.dtype()))?.contiguous()).transpose()
+    bias.map(|bias| bias.detach().to_dtype(bias.dtype().compute_dtype())?.contiguous()).transpose()
 }
 
-/// The bias that a device's kernels add, or the one that is added to what they give, outside the graph: then it is part of the chain that
-/// follows.
+/// The bias that the device's kernels add, and the one that is added to their result, detached; at most one is `Some`.
+/// A bias that is added afterwards is part of the deferred elementwise chain that follows.
 fn bias_of(device: Device, bias: Option<&Tensor>) -> (Option<&Tensor>, Option<Tensor>) {
     if backend::conv_leaves_bias(device) { (None, bias.map(Tensor::detach)) } else { (bias, None) }
 }
 
-/// An operand whose rows lie side by side, as the CPU's kernels read them fastest.
+/// The operand, on the CPU with contiguous rows, which its kernels read fastest.
 fn in_rows(x: &Tensor) -> Result<Tensor> {
     let x = x.detach();
     if x.device() != Device::Cpu || x.strides().last() == Some(&1) { Ok(x) } else { x.contiguous() }
@@ -55,7 +55,7 @@ pub(super) fn forward(op: &'static str, x: &Tensor, w: &Tensor, bias: Option<&Te
     let (rows, weight) = (in_rows(x)?, w.detach().contiguous()?);
     let (inside, behind) = bias_of(x.device(), bias);
     let wide = wide_bias(inside)?;
-    // As the device's kernels are fast.
+    // The memory order for which the device's kernels are fast.
     let last = backend::conv_channels_last(x.device(), x.dtype());
     let y = Tensor::build_ordered(op, to, last, x.dtype(), x.device(), |out| {
         let [lx, lw, ly] = [rows.layout(), weight.layout(), out.layout].map(|layout| five(op, layout));
@@ -116,7 +116,7 @@ pub(super) fn input_gradient(
     })
 }
 
-/// What the device's kernel computes, outside the graph.
+/// The input gradient by the device's kernel, not recorded in the graph.
 #[track_caller]
 fn padded_input_gradient(
     op: &'static str,
@@ -174,12 +174,12 @@ fn with_bias(y: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     y.add(&bias.reshape(shape)?)
 }
 
-/// The examples of a `vmap` as one convolution: in its batch, where the weight is one for all of them, and else as groups.
+/// The examples of a `vmap` as one convolution: merged into its batch if they share the weight, else into its groups.
 struct Examples {
     level: Level,
     conv: Conv,
     operands: [Tensor; 2],
-    /// Whether the second operand is one for all.
+    /// Whether all examples share the second operand.
     shared: bool,
 }
 
@@ -192,12 +192,12 @@ impl Examples {
         Ok(Examples { level, conv: *conv, operands: [a.unbatch(level)?, b], shared })
     }
 
-    /// The batch as a part of the first dimension.
+    /// The examples merged into the batch.
     fn in_batch(&self, x: &Tensor) -> Result<Tensor> {
         x.flatten(0, 1)
     }
 
-    /// The examples as groups: `[examples, batch, channels, ..]` as `[batch, examples · channels, ..]`.
+    /// The examples merged into the groups: `[examples, batch, channels, ..]` as `[batch, examples · channels, ..]`.
     fn in_groups(&self, x: &Tensor) -> Result<Tensor> {
         x.movedim(0, 1)?.flatten(1, 2)
     }
@@ -210,18 +210,18 @@ impl Examples {
         Conv { groups: self.conv.groups * self.level.size, ..self.conv }
     }
 
-    /// A result of [`in_batch`](Self::in_batch).
+    /// The examples of a result, the inverse of [`in_batch`](Self::in_batch).
     fn out_of_batch(&self, y: &Tensor) -> Result<Tensor> {
         y.unflatten(0, [self.level.size, self.conv.batch])?.batch(self.level)
     }
 
-    /// A result of [`in_groups`](Self::in_groups).
+    /// The examples of a result, the inverse of [`in_groups`](Self::in_groups).
     fn out_of_groups(&self, y: &Tensor) -> Result<Tensor> {
         let channels = y.shape()[1] / self.level.size.max(1);
         y.unflatten(1, [self.level.size, channels])?.movedim(1, 0)?.batch(self.level)
     }
 
-    /// Where there are no examples: a convolution has at least one group.
+    /// The result for no examples: a convolution has at least one group.
     fn nothing(&self, first: [usize; 2], sizes: [usize; 3]) -> Result<Tensor> {
         let x = &self.operands[0];
         let shape = behind(0, &shape(first, sizes, x.rank() - 3))?;

@@ -4,9 +4,10 @@
 //! each element of the kernel is a product of matrices over the positions that it reaches, without padding.
 
 use super::kernels::{input_gradient, shape};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::Conv;
-use crate::{Device, Index, Result, Slice, Tensor};
+use crate::layout::Slice;
+use crate::tensor::Index;
+use crate::{Device, Result, Tensor};
 use std::ops::Range;
 
 /// Whether the fast kernel would multiply its padding with an infinite or NaN weight.
@@ -14,7 +15,7 @@ pub(super) fn needed(w: &Tensor, conv: &Conv) -> Result<bool> {
     if w.device() != Device::Cpu || conv.kernel == [1; 3] {
         return Ok(false);
     }
-    // The sum is quick, and finite only if every weight is; if it overflows, each is looked at.
+    // The sum is fast, and finite only if every weight is. If it is not finite, each weight is checked.
     let w = w.detach();
     let sum = w.sum(..)?.to_dtype(crate::DType::F64)?.item::<f64>()?;
     Ok(!sum.is_finite() && !w.isfinite()?.all(..)?.item::<bool>()?)
@@ -29,11 +30,11 @@ fn reached(conv: &Conv, dim: usize, k: usize) -> (Range<usize>, usize) {
     (first..end.max(first), (first * stride + to).saturating_sub(conv.pad[dim]))
 }
 
-/// The gradient without a bias, outside the graph.
+/// The gradient without a bias, not recorded in the graph.
 #[track_caller]
 pub(super) fn input_gradient_by_taps(op: &'static str, g: &Tensor, w: &Tensor, conv: &Conv) -> Result<Tensor> {
     let rank = g.rank() - 2;
-    let dtype = compute_dtype(g.dtype());
+    let dtype = g.dtype().compute_dtype();
     let (wide_g, wide_w) = (g.detach().to_dtype(dtype)?, w.detach().to_dtype(dtype)?);
     let all = shape([conv.batch, conv.groups * conv.c_in], conv.input, rank);
     let mut x = Tensor::zeros_with(&all, (dtype, Device::Cpu))?;
@@ -43,10 +44,10 @@ pub(super) fn input_gradient_by_taps(op: &'static str, g: &Tensor, w: &Tensor, c
             (wide_g.clone(), wide_w.clone(), vec![Slice::from(..).into(); 2], [1; 3]);
         for dim in 3 - rank..3 {
             let (outputs, first) = reached(conv, dim, at[dim]);
-            let place = (dim + rank) as isize - 1;
+            let position = (dim + rank) as isize - 1;
             sizes[dim] = outputs.len();
-            part = part.slice(place, outputs.clone())?;
-            one = one.narrow(place, at[dim] as isize, 1)?;
+            part = part.slice(position, outputs.clone())?;
+            one = one.narrow(position, at[dim] as isize, 1)?;
             let end = first + outputs.len().saturating_sub(1) * conv.stride[dim] + 1;
             index.push(Slice::new(first as isize, end as isize).step(conv.stride[dim] as isize).into());
         }

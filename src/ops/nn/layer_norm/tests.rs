@@ -103,7 +103,7 @@ fn layer_norm_saves_only_what_is_needed() -> Result<()> {
 fn the_number_of_threads_does_not_change_a_bit() -> Result<()> {
     let (x, w, b) = (leaf([3000, 130], 1)?, leaf([130], 2)?, leaf([130], 3)?);
     let run = |threads: usize| -> Result<Vec<Tensor>> {
-        crate::with_num_threads(threads, || {
+        crate::backend::with_num_threads(threads, || {
             let y = x.layer_norm_with([130], both(&w, &b))?;
             let mut all = found(grad_with(&y, &[&x, &w, &b], &y.detach().square()?)?);
             all.push(y);

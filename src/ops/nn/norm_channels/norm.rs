@@ -1,4 +1,4 @@
-//! A norm over some dimensions with one rule for its gradients.
+//! Normalization over some dimensions, with one backward rule.
 
 mod on_cpu;
 #[cfg(feature = "cuda")]
@@ -6,12 +6,13 @@ mod on_gpu;
 
 use super::rows::Rows;
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
-use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::layout::Dims;
 use crate::ops::elementwise::call::common_dtype;
-use crate::{DType, Dims, Result, Shape, Tensor, VarOptions, keepdim};
+use crate::options::VarOptions;
+use crate::{DType, Result, Shape, Tensor, keepdim};
 use smallvec::{SmallVec, smallvec};
 
-/// A result in the dtype `wide`, and its statistics. It is to be of `dtype`.
+/// A result that is to be cast to `dtype`, and its statistics in the dtype `wide`.
 pub(super) struct Computed {
     pub(super) y: Tensor,
     pub(super) mean: Option<Tensor>,
@@ -20,13 +21,13 @@ pub(super) struct Computed {
     pub(super) wide: DType,
 }
 
-/// A normalisation: `(x - mean) / sqrt(var + eps) · weight + bias`, with the statistics over some dimensions. The weight and
-/// the bias have as many dimensions as `x`.
+/// A normalization: `(x - mean) / sqrt(var + eps) · weight + bias`, with the statistics over some dimensions. The
+/// weight and the bias have the rank of `x`.
 pub(super) struct Norm {
     pub(super) op: &'static str,
     pub(super) over: Vec<usize>,
     pub(super) eps: f64,
-    /// Whether the mean is taken off; else the variance is the mean square.
+    /// Whether the mean is subtracted; else the variance is the mean square.
     pub(super) centred: bool,
 }
 
@@ -64,8 +65,8 @@ impl Norm {
         affine[1].map_or(Ok(y.clone()), |bias| y.add(bias))
     }
 
-    /// The result, with one rule for the whole: three passes over the elements, where the rules of the steps
-    /// would take nine.
+    /// The result, with one backward rule for the whole: three passes over the elements instead of the nine that the
+    /// rules of its operations would take.
     #[track_caller]
     pub(super) fn run(self, x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Result<Tensor> {
         if let Some(rows) = Rows::of(&self, x, weight, bias) {
@@ -83,15 +84,15 @@ impl Norm {
         })
     }
 
-    /// Outside the graph.
+    /// The result and its statistics, not recorded in the graph.
     pub(super) fn compute(&self, x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Result<Computed> {
         let mut dtype = x.dtype();
         for t in [weight, bias].into_iter().flatten() {
             dtype = common_dtype(self.op, dtype, t.dtype())?;
         }
-        let wide = compute_dtype(dtype);
+        let wide = dtype.compute_dtype();
         if !x.layout().is_non_overlapping() {
-            // An expanded tensor may be larger than memory: refused before all of it is looked at.
+            // An expanded tensor may be larger than memory: the allocation fails before a pass over all of it.
             Tensor::empty(self.op, x.layout().shape().clone(), dtype, x.device())?;
         }
         #[cfg(feature = "cuda")]
@@ -108,7 +109,7 @@ impl Norm {
         Ok(Computed { y, mean, var, dtype, wide })
     }
 
-    /// The cotangents of the elements, of the weight if there is one, and of the bias of a shape if there is one, from that of the result.
+    /// The gradients of `x`, of the weight if there is one, and of the bias if its shape is given.
     pub(super) fn grads(
         &self,
         ctx: &BackwardContext,
@@ -131,13 +132,13 @@ impl Norm {
         let (x, g) = (&x.to_dtype(wide)?, &g.to_dtype(wide)?);
         let weight = weight.map(|weight| weight.to_dtype(wide)).transpose()?;
         let weight = weight.as_ref();
-        // The statistics as functions of the elements, where someone asks for the derivative of this.
+        // In a recorded backward pass the statistics are functions of the elements.
         let (mean, var) = if is_grad_enabled() { self.stats(x)? } else { (mean.cloned(), var.clone()) };
         let (mean, var) = (mean.as_ref(), &var);
         let scale = self.scale(var)?;
         let centred = mean.map_or_else(|| Ok(x.clone()), |mean| x.sub(mean))?;
         let normalised = centred.mul(&scale)?;
-        // Over those dimensions first in which the weight does not differ: these sums are those for the weight and the bias.
+        // First over the dimensions in which the weight has size 1: they give the gradients of weight and bias.
         let differs =
             |d: usize| weight.map(|weight| weight.layout().shape()).or(bias).is_some_and(|shape| shape[d] != 1);
         let (rest, first): (Vec<usize>, Vec<usize>) = self.over.iter().copied().partition(|&d| differs(d));

@@ -1,26 +1,25 @@
-//! Norms whose statistics are of neighbouring elements, on the CPU: one pass forward and one backward by a kernel. The rule of
-//! [`Norm`] is what it computes, and what is differentiated again.
+//! Normalization over contiguous elements on the CPU: a kernel with one pass forward and one backward. It computes the
+//! backward rule of [`Norm`], which is used itself if the backward pass is recorded.
 
 use super::norm::Norm;
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
-use crate::backend::cpu::nn::group_norm;
-use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend;
 use crate::ops::elementwise::call::common_dtype;
-use crate::{DType, Device, Result, Tensor, interrupt};
+use crate::{DType, Device, Result, Tensor};
 use smallvec::{SmallVec, smallvec};
 
-/// The elements as rows, each with statistics of its own.
+/// The elements as rows, each with its own statistics.
 #[derive(Clone, Copy)]
 pub(super) struct Rows {
     count: usize,
     len: usize,
-    /// How many channels, with factors and shifts of their own, a row has.
+    /// The number of channels in a row, each with its own weight and bias.
     each: usize,
 }
 
 impl Rows {
-    /// If the statistics are those of everything behind the second dimension, and the weight and the bias differ in the second
-    /// and the third at most.
+    /// `Some` on the CPU if the statistics are over all dimensions behind the second, and the weight and the bias vary
+    /// in the second and the third at most.
     pub fn of(norm: &Norm, x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Option<Rows> {
         let shape = x.shape();
         let all = || [Some(x), weight, bias].into_iter().flatten();
@@ -64,14 +63,14 @@ impl Norm {
         for t in [weight, bias].into_iter().flatten() {
             dtype = common_dtype(op, dtype, t.dtype())?;
         }
-        let wide = compute_dtype(dtype);
+        let wide = dtype.compute_dtype();
         let input = rows.matrix(&x.detach().to_dtype(dtype)?)?;
         let (w, b) = (flat(weight, wide)?, flat(bias, wide)?);
         let mut stats = Tensor::empty(op, [rows.count, 2].into(), wide, Device::Cpu)?;
         let y = Tensor::build(op, x.layout().shape().clone(), dtype, Device::Cpu, |out| {
             let affine = [w.as_ref().map(Tensor::as_view).transpose()?, b.as_ref().map(Tensor::as_view).transpose()?];
             let (input, stats) = (input.as_view()?, &mut stats.as_view_mut(op)?);
-            interrupt::caught(op, || group_norm::forward(op, input, rows.each, affine, self.eps, stats, out))
+            backend::group_norm(op, input, rows.each, affine, self.eps, stats, out)
         })?;
         let inputs: SmallVec<[&Tensor; 3]> = [Some(x), weight, bias].into_iter().flatten().collect();
         y.record(op, &inputs, |save| {
@@ -83,7 +82,7 @@ impl Norm {
                     return self.grads(ctx, &x, g, (mean.as_ref(), &var), weight.as_ref(), bias.as_ref(), wide);
                 }
                 if is_grad_enabled() {
-                    // There the statistics are functions of the elements, and those that were kept are not read.
+                    // The statistics are then recomputed from the elements; the saved ones are not read.
                     return self.grads(ctx, &x, g, (None, &stats), weight.as_ref(), bias.as_ref(), wide);
                 }
                 let x_like = x.to_dtype(dtype)?;
@@ -96,9 +95,9 @@ impl Norm {
                 let views = [input.as_view()?, g.as_view()?, stats.as_view()?];
                 let w = w.as_ref().map(Tensor::as_view).transpose()?;
                 let to = &mut sums.as_view_mut(op)?;
-                interrupt::caught(op, || group_norm::backward(op, views, rows.each, w, to_x.as_mut(), to))?;
+                backend::group_norm_backward(op, views, rows.each, w, to_x.as_mut(), to)?;
                 let mut grads: Grads = smallvec![x_grad];
-                // Of each example: the engine sums these to the shapes of the weight and the bias.
+                // Per example: the engine sums these to the shapes of the weight and the bias.
                 let of_example = |which: isize| {
                     let shape = x.shape();
                     let mut own = vec![1; shape.len()];

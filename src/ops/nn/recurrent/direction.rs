@@ -2,7 +2,7 @@
 //!
 //! A cell multiplies its input and its hidden state by weights; the rest of it is elementwise. The products of the inputs are
 //! computed for all steps at once, before the loop, and the gradient of the hidden state's weight is one product over all
-//! steps, after the loop of the backward pass. So a layer in one direction is one node with a rule of its own.
+//! steps, after the loop of the backward pass. So a layer in one direction is one node with its own backward rule.
 
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled, no_grad};
 use crate::backend::spec::Real;
@@ -20,24 +20,24 @@ pub(crate) enum Cell {
     Gru,
 }
 
-/// What a cell hands to the next step.
+/// The state that a step passes to the next one.
 #[derive(Clone)]
 pub(crate) struct State {
     pub hidden: Tensor,
-    /// The memory of an LSTM.
+    /// The cell state of an LSTM.
     pub cell: Option<Tensor>,
 }
 
 static TANH: Elementwise = Elementwise::new("rnn_tanh", Domain::Float, 2, 0, |x, _| (x[0] + x[1]).tanh());
 static RELU: Elementwise = Elementwise::new("rnn_relu", Domain::Float, 2, 0, |x, _| (x[0] + x[1]).relu());
-/// What is new in the memory, from the gate for it and the new values.
+/// `sigmoid(gate) · tanh(value)`: the update of the cell state, and the hidden state from that cell state.
 static LSTM_NEW: Elementwise = Elementwise::new("lstm", Domain::Float, 2, 0, |x, _| x[0].sigmoid() * x[1].tanh());
-/// The next memory, from the gate for the old one, the old one, and what is new.
+/// The next cell state, from the forget gate, the previous cell state and the update.
 static LSTM_CELL: Elementwise = Elementwise::new("lstm", Domain::Float, 3, 0, |x, _| x[0].sigmoid() * x[1] + x[2]);
-/// The new values, from the gate that resets the old ones, and the parts of the input and of the hidden state in them.
+/// The candidate state, from the reset gate, the input product and the hidden product.
 static GRU_NEW: Elementwise =
     Elementwise::new("gru", Domain::Float, 3, 0, |x, _| (x[1] + x[0].sigmoid() * x[2]).tanh());
-/// The next state, from the gate that keeps the old one, the new values and the old state.
+/// The next state, from the update gate, the candidate state and the previous state.
 static GRU_NEXT: Elementwise =
     Elementwise::new("gru", Domain::Float, 3, 0, |x, _| x[1] + x[0].sigmoid() * (x[2] - x[1]));
 
@@ -51,7 +51,7 @@ impl Cell {
         }
     }
 
-    /// How many times as many numbers as the state has come out of the products.
+    /// The size of the products, divided by the size of the state.
     pub fn gates(self) -> usize {
         match self {
             Cell::Tanh | Cell::Relu => 1,
@@ -60,17 +60,17 @@ impl Cell {
         }
     }
 
-    /// How many tensors a state has.
+    /// The number of tensors in a state.
     pub fn states(self) -> usize {
         if self == Cell::Lstm { 2 } else { 1 }
     }
 
-    /// Whether the bias of the hidden state's product is simply added to that of the input's.
+    /// Whether the biases of the two products can be added into one.
     pub fn adds_biases(self) -> bool {
         self != Cell::Gru
     }
 
-    /// The next state, from the two products and the last one.
+    /// The next state, from the two products and the previous state.
     pub fn step(self, input: &Tensor, hidden: &Tensor, last: &State) -> Result<State> {
         let alone = |hidden| State { hidden, cell: None };
         match self {
@@ -89,7 +89,7 @@ impl Cell {
         }
     }
 
-    /// The cotangents of what `step` was given, from those of what it has computed.
+    /// The cotangents of the inputs of `step`, from those of its results.
     fn pull(self, input: &Tensor, hidden: &Tensor, last: &State, next: &State, g: &State) -> Result<StepCotangents> {
         match self {
             Cell::Tanh | Cell::Relu => {
@@ -101,7 +101,7 @@ impl Cell {
                 let [i, f, new, o] = input.add(hidden)?.chunks(-1)?;
                 let shown = [&o, next.memory()?];
                 let kept = g.memory()?.add(LSTM_NEW.cotangent(1, &g.hidden, &shown)?)?;
-                // What was added is passed on as it is, and its values are not read.
+                // The third operand is only added, so its value is not read: `kept` stands in for it.
                 let memory = [&f, last.memory()?, &kept];
                 let gates = [
                     LSTM_NEW.cotangent(0, &kept, &[&i, &new])?,
@@ -130,13 +130,13 @@ impl Cell {
     }
 }
 
-/// The cotangents of what a step is computed from.
+/// The cotangents of the operands of a step.
 struct StepCotangents {
     /// Of the product of the input.
     input: Tensor,
     /// Of the product of the hidden state.
     hidden: Tensor,
-    /// Of the last hidden state, as far as it is used beside the product.
+    /// Of the previous hidden state, except through its product.
     last_hidden: Option<Tensor>,
     last_cell: Option<Tensor>,
 }
@@ -145,11 +145,11 @@ impl State {
     fn memory(&self) -> Result<&Tensor> {
         match &self.cell {
             Some(cell) => Ok(cell),
-            None => bail!(Value, "lstm", "a state without memory"),
+            None => bail!(Value, "lstm", "expected states (h, c), got h only"),
         }
     }
 
-    /// Where the mask is true this state, elsewhere the other.
+    /// This state where the mask is true, the other elsewhere.
     fn where_(&self, mask: &Tensor, other: &State) -> Result<State> {
         let cell = match (&self.cell, &other.cell) {
             (Some(own), Some(other)) => Some(mask.where_(own, other)?),
@@ -174,8 +174,8 @@ impl State {
     }
 }
 
-/// Steps and elements of a weight from which on [`Direction::spread`] pays, and the elements between its rows: a line of the
-/// cache.
+/// The least numbers of steps and of weight elements for which [`Direction::spread`] is faster, and the padding of each
+/// row in elements: a cache line.
 const SPREAD_STEPS: usize = 4;
 const SPREAD_SIZE: usize = 1 << 12;
 const SPREAD_GAP: isize = 16;
@@ -184,35 +184,35 @@ const SPREAD_GAP: isize = 16;
 #[derive(Clone)]
 pub(crate) struct Direction {
     pub cell: Cell,
-    /// Whether it begins with the last step.
+    /// Whether it starts with the last step.
     pub reverse: bool,
     /// The products of the inputs: `[steps, batch, gates · size]`.
     pub inputs: Tensor,
     pub first: State,
     pub weight: Tensor,
     pub bias: Option<Tensor>,
-    /// What the hidden state is multiplied by before it is handed on.
+    /// The projection of the hidden state.
     pub projection: Option<Tensor>,
-    /// Which steps belong to the sequences: bools of shape `[steps, batch, 1]`.
+    /// Whether each step lies inside its sequence: bools of shape `[steps, batch, 1]`.
     pub mask: Option<Tensor>,
 }
 
-/// What a step has computed.
+/// The values computed by a step.
 struct Step {
     /// The product of the hidden state.
     hidden: Tensor,
     last: State,
-    /// What came out of the cell, before it is projected.
+    /// The result of the cell, before the projection and the mask.
     raw: State,
     next: State,
 }
 
 impl Direction {
-    /// The hidden states of all steps and the last state. The sequences that have ended keep theirs, and give zeros.
+    /// The hidden states of all steps and the final state. Sequences that have ended keep their state and output zeros.
     #[track_caller]
     pub fn run(&self) -> Result<(Tensor, State)> {
         let (detached, inputs) = (self.map(Tensor::detach), self.operands());
-        // Without a backward pass nobody asks for what the steps have computed on their way.
+        // The values of the steps are needed for a backward pass only.
         let keep = is_grad_enabled() && inputs.iter().any(|x| x.requires_grad());
         #[cfg(feature = "cuda")]
         if let Some((output, last, steps)) = no_grad(|| detached.run_on_gpu(keep))? {
@@ -238,7 +238,7 @@ impl Direction {
         })
     }
 
-    /// The results as a node whose rule, where nobody differentiates it in turn, is `pull`.
+    /// Records the results as one node. Its backward rule is `pull`, unless the backward pass is recorded itself.
     #[track_caller]
     fn recorded(
         &self,
@@ -251,14 +251,14 @@ impl Direction {
         let outputs = Tensor::record_all(outputs, self.cell.name(), &inputs, |save| {
             let saved = self.map(|x| save.save(x));
             move |ctx: &BackwardContext, g: &[Option<Tensor>]| {
-                // A pass that is differentiated in turn needs the states as functions of the inputs.
+                // A recorded backward pass needs the states as functions of the inputs.
                 if is_grad_enabled() { saved.pull(ctx, &saved.steps()?, g) } else { pull(&saved, ctx, g) }
             }
         })?;
         let mut outputs = outputs.into_iter();
         match (outputs.next(), outputs.next()) {
             (Some(output), Some(hidden)) => Ok((output, State { hidden, cell: outputs.next() })),
-            _ => bail!(Value, self.cell.name(), "no results"),
+            _ => bail!(Value, self.cell.name(), "expected an output and a hidden state, got fewer tensors"),
         }
     }
 
@@ -282,7 +282,7 @@ impl Direction {
         }
     }
 
-    /// The places of the steps in the order in which they are taken.
+    /// The indices of the steps in the order in which they run.
     pub(super) fn order(&self) -> Vec<usize> {
         let count = self.inputs.shape()[0];
         if self.reverse { (0..count).rev().collect() } else { (0..count).collect() }
@@ -292,7 +292,7 @@ impl Direction {
         self.mask.as_ref().map(|mask| mask.select(0, at)).transpose()
     }
 
-    /// What is given out at a step: zeros where a sequence has ended.
+    /// The output of a step: zeros where the sequence has ended.
     fn output(&self, at: usize, state: &State) -> Result<Tensor> {
         match self.mask_at(at)? {
             Some(mask) => mask.where_(&state.hidden, 0.0),
@@ -309,7 +309,7 @@ impl Direction {
         Ok(steps)
     }
 
-    /// Takes all steps, hands out what each has computed, and gives the last state.
+    /// Runs all steps, passes the values of each to `each`, and returns the final state.
     fn walk(&self, mut each: impl FnMut(usize, Step) -> Result<()>) -> Result<State> {
         let mut state = self.first.clone();
         let weight = self.spread(&self.weight.t()?)?.t()?;
@@ -329,9 +329,9 @@ impl Direction {
         Ok(state)
     }
 
-    /// A matrix that the products of all steps read, on the CPU with its rows in order and a little apart: a product of few rows
-    /// reads it where it is then, instead of packing it anew in each step. Rows a power of two apart would evict each other
-    /// from the cache.
+    /// A matrix that every step multiplies by. On the CPU it is copied, with contiguous rows and padding between them,
+    /// so that a product of few rows reads it in place instead of packing it in each step. Without the padding, rows a
+    /// power of two apart would evict each other from the cache.
     fn spread(&self, matrix: &Tensor) -> Result<Tensor> {
         let single = matches!(matrix.dtype(), DType::F32 | DType::F64);
         let pays = self.inputs.shape()[0] >= SPREAD_STEPS && matrix.numel() >= SPREAD_SIZE;
@@ -384,13 +384,13 @@ impl Direction {
         self.gradients(ctx, &pulled, state)
     }
 
-    /// The gradients of all operands, from what the steps give.
+    /// The gradients of all operands, from the cotangents of the steps.
     fn gradients(&self, ctx: &BackwardContext, pulled: &[PulledStep<'_>], first: State) -> Result<Grads> {
-        // All steps of something, as rows.
+        // A tensor of every step, concatenated as rows.
         let rows = |of: &dyn Fn(&PulledStep<'_>) -> Tensor| Tensor::cat(&pulled.iter().map(of).collect::<Vec<_>>(), 0);
         let product = |g: &Tensor, x: &Tensor| g.t()?.matmul(x);
         let inputs = Tensor::stack(&pulled.iter().map(|step| &step.input).collect::<Vec<_>>(), 0)?;
-        // Where the products are simply added, both have one cotangent.
+        // Where the two products are added, they have the same cotangent.
         let hidden = match self.cell {
             Cell::Gru => rows(&|step| step.hidden.clone())?,
             _ => inputs.flatten(0, 1)?,
@@ -416,9 +416,9 @@ struct PulledStep<'a> {
     at: usize,
     /// The cotangent of the product of the input.
     input: Tensor,
-    /// That of the product of the hidden state.
+    /// The cotangent of the product of the hidden state.
     hidden: Tensor,
-    /// That of the hidden state, after it was projected.
+    /// The cotangent of the hidden state, after the projection.
     projected: Tensor,
     step: &'a Step,
 }

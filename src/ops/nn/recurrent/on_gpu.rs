@@ -1,30 +1,30 @@
-//! An LSTM on a GPU: a step is its product and one kernel, and everything that can be is one product over all steps.
+//! The LSTM on a GPU. A step is one matrix product and one kernel; all other products are computed once for all steps.
 
 use super::direction::{Cell, Direction, State};
 use crate::autograd::{BackwardContext, Grads};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::nn::lstm;
-use crate::{Device, Dims, Result, Tensor};
+use crate::layout::Dims;
+use crate::{Device, Result, Tensor};
 
 const OP: &str = "lstm";
 
-/// What the steps have computed, by their places.
+/// The values computed by the steps, by step index.
 pub(super) struct Steps {
     ordinal: usize,
     outputs: Tensor,
     kept: Kept,
 }
 
-/// Gates and memories.
+/// Gates and cell states.
 enum Kept {
-    /// Of steps that are launched one by one.
+    /// One tensor per step, if the steps are launched separately.
     Apart(Vec<Tensor>, Vec<Tensor>),
-    /// Of all steps, which are one loop.
+    /// One tensor for all steps, if one kernel loops over them.
     Together(Tensor, Tensor),
 }
 
 impl Direction {
-    /// The GPU whose kernels take this, if there is one: sequences of one length, without a projection.
+    /// The GPU, if its kernels support this: an LSTM over sequences of one length, without a projection.
     fn gpu(&self) -> Option<usize> {
         let Device::Cuda(ordinal) = self.inputs.device() else { return None };
         let dtype = self.inputs.dtype();
@@ -34,8 +34,8 @@ impl Direction {
             .then_some(ordinal)
     }
 
-    /// The hidden states of all steps, the last state, and what the backward pass needs; `None` for what the kernels do not take. Outside
-    /// the graph.
+    /// The hidden states of all steps, the final state, and the values for the backward pass; `None` if the kernels do
+    /// not support the operands. Not recorded in the graph.
     pub(super) fn run_on_gpu(&self, keep: bool) -> Result<Option<(Tensor, State, Steps)>> {
         let (Some(ordinal), Some(first)) = (self.gpu(), &self.first.cell) else { return Ok(None) };
         if lstm::is_small(self.inputs.shape()[1], self.inputs.shape()[2] / 4) {
@@ -72,7 +72,7 @@ impl Direction {
         Ok(Some((outputs, State { hidden, cell: Some(memory) }, steps)))
     }
 
-    /// The same for small states, whose products are part of the kernel.
+    /// The same for small states: the kernel also computes the products.
     fn small_on_gpu(&self, ordinal: usize, first: &Tensor) -> Result<(Tensor, State, Steps)> {
         let (shape, device, dtype) = (self.inputs.shape(), self.inputs.device(), self.inputs.dtype());
         let (count, batch, size) = (shape[0], shape[1], shape[2] / 4);
@@ -92,14 +92,14 @@ impl Direction {
             [&mut gates.as_view_mut(OP)?, &mut memories.as_view_mut(OP)?, &mut outputs.as_view_mut(OP)?],
         )?;
         let last = order.last().copied().unwrap_or(0);
-        // Copies: a state that is handed on would keep all steps.
+        // Copies: a view would keep the storage of all steps alive.
         let at_end = |all: &Tensor| all.select(0, last)?.deep_clone();
         let state = State { hidden: at_end(&outputs)?, cell: Some(at_end(&memories)?) };
         let steps = Steps { ordinal, outputs: outputs.clone(), kept: Kept::Together(gates, memories) };
         Ok((outputs, state, steps))
     }
 
-    /// As [`pull`](Self::pull), of steps on a GPU. Outside the graph.
+    /// [`pull`](Self::pull) for steps on a GPU. Not recorded in the graph.
     pub(super) fn pull_on_gpu(&self, ctx: &BackwardContext, steps: &Steps, g: &[Option<Tensor>]) -> Result<Grads> {
         let (shape, device, dtype) = (self.inputs.layout().shape().clone(), self.inputs.device(), self.inputs.dtype());
         let (count, batch) = (shape[0], shape[1]);
@@ -108,8 +108,8 @@ impl Direction {
         let Some(first) = first else { return Ok(Grads::new()) };
         let mut hidden = given(1)?.map_or_else(|| Tensor::zeros_like(&self.first.hidden), Ok)?;
         let kept = given(2)?.map_or_else(|| Tensor::zeros_like(&first), Ok)?;
-        // Of its own: it is changed from step to step.
-        let mut kept = kept.to_dtype(compute_dtype(dtype))?.deep_clone()?;
+        // A copy, because each step updates it in place.
+        let mut kept = kept.to_dtype(dtype.compute_dtype())?.deep_clone()?;
         let order = self.order();
         let sums = Tensor::build(OP, shape.clone(), dtype, device, |out| {
             let (gates, memories) = match &steps.kept {
@@ -140,11 +140,11 @@ impl Direction {
             Ok(())
         })?;
         if let Kept::Together(..) = steps.kept {
-            // What the first of the steps passes on.
+            // The cotangent of the initial hidden state.
             hidden = sums.select(0, order[0])?.matmul(&self.weight)?;
         }
         let weight = || {
-            // Before each step: the states of all but the last one, and the first.
+            // The hidden states before each step: the initial one, then those of all steps but the last.
             let begin = self.first.hidden.unsqueeze(0)?;
             let before = if self.reverse {
                 Tensor::cat(&[&steps.outputs.narrow(0, 1, count - 1)?, &begin], 0)?

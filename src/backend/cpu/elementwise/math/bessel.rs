@@ -1,11 +1,11 @@
-//! Bessel and Airy functions, and orthogonal polynomials. They are called one element at a time. Those of f32 are computed in
-//! f64 and rounded.
+//! Bessel and Airy functions, and orthogonal polynomials. They are called one element at a time. The f32 functions compute in
+//! f64 and round.
 
 use super::{NEGLIGIBLE, singles};
 use std::f64::consts::{FRAC_PI_4, PI};
 
 const EULER: f64 = 0.577_215_664_901_532_9;
-/// The highest degree of a polynomial that is computed by its recurrence: a bound for loops.
+/// The highest degree of a polynomial that is computed by its recurrence: a loop bound.
 const HIGHEST_DEGREE: f64 = 100_000.0;
 
 singles! {
@@ -59,7 +59,7 @@ fn small_k(x: f64) -> (f64, f64) {
     (zero, 1.0 / x + 0.5 * x * one)
 }
 
-/// exp(x) times that of an order whose square times 4 is `mu`, by the asymptotic series, for x > 1000.
+/// exp(x) K_ν(x) with `mu` = 4ν², by the asymptotic series, for x > 1000.
 fn far_k(x: f64, mu: f64) -> f64 {
     let (mut term, mut sum) = (1.0, 1.0);
     for k in 1..8 {
@@ -70,7 +70,8 @@ fn far_k(x: f64, mu: f64) -> f64 {
     (0.5 * PI / x).sqrt() * sum
 }
 
-/// exp(x) times those of orders m and m + 1 for x ≥ 2 and |m| < 1/2: Steed's continued fraction, whose terms overflow far out.
+/// exp(x) K_m(x) and exp(x) K_{m+1}(x) for x ≥ 2 and |m| < 1/2, by Steed's continued fraction; for x > 1000, where its terms
+/// overflow, by the asymptotic series.
 fn large_k(x: f64, m: f64) -> (f64, f64) {
     if x > 1000.0 {
         return (far_k(x, 4.0 * m * m), far_k(x, 4.0 * (m + 1.0) * (m + 1.0)));
@@ -99,7 +100,7 @@ fn large_k(x: f64, m: f64) -> (f64, f64) {
     (low, low * (m + x + 0.5 - first * h) / x)
 }
 
-/// Both, or their multiples by exp(x).
+/// K₀(x) and K₁(x), times exp(x) if `scaled`.
 fn both_k(x: f64, scaled: bool) -> (f64, f64) {
     if x.is_nan() || x < 0.0 {
         (f64::NAN, f64::NAN)
@@ -132,7 +133,7 @@ pub(crate) fn k1e_f64(x: f64) -> f64 {
     both_k(x, true).1
 }
 
-/// Ai and Ai' at the whole numbers from -9 to 3.
+/// Ai and Ai' at the integers from -9 to 3.
 const AIRY: [(f64, f64); 13] = [
     (-0.022_133_721_547_341_404, -0.975_663_980_926_331_6),
     (-0.052_705_050_356_386_2, 0.935_560_938_198_306_6),
@@ -160,7 +161,7 @@ fn airy(x: f64) -> (f64, f64) {
         if phase > 750.0 {
             return (0.0, 0.0);
         }
-        // Orders -1/3, which is as good as 1/3, and 2/3.
+        // Orders -1/3, for which K is that of 1/3, and 2/3.
         let (third, two_thirds) = large_k(phase, -1.0 / 3.0);
         let factor = (-phase).exp() / PI;
         return ((x / 3.0).sqrt() * third * factor, -x / 3.0_f64.sqrt() * two_thirds * factor);
@@ -171,8 +172,8 @@ fn airy(x: f64) -> (f64, f64) {
         }
         return oscillating_airy(size, phase);
     }
-    // The Taylor series around the nearest whole number, by the equation y'' = x y.
-    // Half way, at the ends, the next one is not in the table.
+    // The Taylor series around the nearest integer, by the equation y'' = x y.
+    // At the ends of the table, halves would round to an integer outside of it.
     let at = x.round().clamp(-9.0, 3.0);
     let (value, slope) = AIRY[(at + 9.0) as usize];
     let h = x - at;
@@ -193,7 +194,7 @@ fn airy(x: f64) -> (f64, f64) {
     (y, dy)
 }
 
-/// Far below 0, by the asymptotic series.
+/// Ai and Ai' far below 0, by the asymptotic series.
 fn oscillating_airy(size: f64, phase: f64) -> (f64, f64) {
     let (mut even, mut odd, mut even_slope, mut odd_slope) = (1.0, 0.0, 1.0, 0.0);
     let mut u = 1.0_f64;
@@ -205,7 +206,7 @@ fn oscillating_airy(size: f64, phase: f64) -> (f64, f64) {
         }
         u = next;
         let v = -u * (6.0 * k + 1.0) / (6.0 * k - 1.0);
-        // Signs go + + - - through u, and so through v.
+        // The signs of the terms, of u as of v, follow the pattern + + - -.
         let sign = if (k as i64 / 2) % 2 == 0 { 1.0 } else { -1.0 };
         if (k as i64) % 2 == 0 {
             even += sign * u;
@@ -232,8 +233,8 @@ pub(crate) fn airy_ai_prime_f64(x: f64) -> f64 {
     airy(x).1
 }
 
-/// The polynomial of degree n, which is cut to a whole number: `zero`, `one` and then `next(k, before, now)` for degree k + 1.
-/// Of a negative degree it is 0.
+/// The polynomial of degree n, truncated to an integer, by its recurrence: `zero` and `one` are degrees 0 and 1, and
+/// `next(k, before, now)` is degree k + 1. For a negative degree it is 0.
 fn polynomial(n: f64, zero: f64, one: f64, next: impl Fn(f64, f64, f64) -> f64) -> f64 {
     let n = n.trunc();
     if n.is_nan() || n > HIGHEST_DEGREE {
@@ -292,7 +293,7 @@ mod tests {
         assert!((got - want).abs() <= 5e-13 * want.abs(), "{got:e} is not {want:e}");
     }
 
-    /// The wanted values are from 40-digit arithmetic.
+    /// The expected values are from 40-digit arithmetic.
     #[test]
     #[allow(clippy::excessive_precision)]
     fn values() {
@@ -383,7 +384,7 @@ mod tests {
         assert!(k0e_f64(1e308) > 0.0);
     }
 
-    /// Half way to a whole number that the table does not have.
+    /// Halfway to an integer outside of the table.
     #[test]
     fn the_ends_of_the_table() {
         close(airy_ai_f64(3.5), 0.002584098786989635);

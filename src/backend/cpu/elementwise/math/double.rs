@@ -1,18 +1,18 @@
-//! The f64 functions: those of `single`, with longer polynomials. Two things differ. Exponents stay biased
-//! and unsigned, because AVX2 has no arithmetic shift of 64-bit lanes and no conversion of them to f64.
-//! The logarithm divides once, because a plain polynomial would be twice as long.
+//! The f64 functions: those of `single`, with longer polynomials and two differences. Exponents stay biased
+//! and unsigned, because AVX2 has neither an arithmetic shift of 64-bit lanes nor a conversion of them to f64.
+//! The logarithm takes one division, because a plain polynomial would be twice as long.
 
 use super::polynomial_f64 as polynomial;
 
-/// Adding this and taking it away again rounds to the nearest whole number; in between, the
-/// low bits of the sum are that number in two's complement. Good for |x| < 2^51.
+/// Adding and subtracting this rounds to the nearest integer; in between, the low bits of the sum
+/// are that integer in two's complement. Valid for |x| < 2^51.
 const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 
 /// ln 2 in two pieces. The first has 32 bits, so that its product with an exponent is exact.
 const LN2_HI: f64 = 0.693_147_180_369_123_8;
 const LN2_LO: f64 = 1.908_214_929_270_587_7e-10;
 
-/// What is added to an exponent of two where it is stored.
+/// The bias of a stored exponent.
 const BIAS: f64 = 1023.0;
 
 /// The power of two whose exponent, biased, is in the low bits: those above are shifted out.
@@ -21,8 +21,8 @@ fn power_of_two(biased: u64) -> f64 {
     f64::from_bits(biased << 52)
 }
 
-/// Splits x into k ln 2 + r, |r| <= (ln 2)/2, and e^r into 1 + hi + tail: k + bias in the low twelve bits, hi and tail.
-/// In them a NaN stays one.
+/// Splits x into k ln 2 + r, |r| <= (ln 2)/2, and e^r into 1 + hi + tail. Returns k + bias in the low twelve bits, hi and
+/// tail. A NaN stays one in hi and tail.
 #[inline(always)]
 fn exp_parts(x: f64, bias: f64) -> (u64, f64, f64) {
     // e^r = 1 + r + r^2 q(r), to 2^-60.
@@ -46,7 +46,7 @@ fn exp_parts(x: f64, bias: f64) -> (u64, f64, f64) {
     (t.to_bits(), hi, r * r * polynomial(r, Q) - lo)
 }
 
-/// 1 + hi + tail, with the rounding error of 1 + hi put back.
+/// 1 + hi + tail, with the rounding error of 1 + hi compensated.
 #[inline(always)]
 fn one_plus(hi: f64, tail: f64) -> f64 {
     let sum = 1.0 + hi;
@@ -54,7 +54,7 @@ fn one_plus(hi: f64, tail: f64) -> f64 {
     sum + (lost + tail)
 }
 
-/// e^x for -709 <= x <= 709, where a single step of scaling is enough: a result below 1.6e-308 is 0.
+/// e^x for -709 <= x <= 709, where one scaling step is enough: a result below 1.6e-308 is 0.
 #[inline(always)]
 fn exp_bounded(x: f64) -> f64 {
     let (k, hi, tail) = exp_parts(x, BIAS);
@@ -69,10 +69,10 @@ pub(crate) fn exp_f64(x: f64) -> f64 {
     one_plus(hi, tail) * power_of_two(half) * power_of_two(exponents.wrapping_sub(half))
 }
 
-/// e^x for x <= 0, where a result below 1.6e-308 is 0: for sums and fractions of numbers of which one is 1.
+/// e^x for x <= 0, with results below 1.6e-308 flushed to 0: for sums and fractions of numbers of which one is 1.
 #[inline(always)]
 pub(crate) fn exp_nonpositive_f64(x: f64) -> f64 {
-    // There k = -1023, and what is stored for 2^k is 0. Not `max`, which would drop a NaN.
+    // There k = -1023, and 2^k is stored as 0. Not `max`, which would drop a NaN.
     const LEAST: f64 = -709.0;
     exp_bounded(if x < LEAST { LEAST } else { x })
 }
@@ -105,7 +105,7 @@ fn ln_parts(k: f64, f: f64) -> f64 {
     ];
     let s = f / (2.0 + f);
     let z = s * s;
-    // 2 s = f - s f, and s f = h - s h with h = f^2/2: in this form the error of s counts little.
+    // 2 s = f - s f, and s f = h - s h with h = f^2/2: in this form the error of s has little effect.
     let h = 0.5 * f * f;
     let tail = s * (h + z * polynomial(z, P)) + k * LN2_LO;
     k * LN2_HI + (f - (h - tail))
@@ -121,7 +121,7 @@ fn split(x: f64) -> (u64, f64) {
     (biased, f64::from_bits(bits.wrapping_sub(biased << 52).wrapping_add(ONE)))
 }
 
-/// Takes the bias off an exponent. The exponent becomes the low bits of 2^52.
+/// Subtracts the bias from an exponent, which becomes the low bits of 2^52.
 #[inline(always)]
 fn unbiased(exponent: u64) -> f64 {
     const TWO_52: f64 = 4_503_599_627_370_496.0;
@@ -230,7 +230,7 @@ pub(crate) fn erf_f64(x: f64) -> f64 {
     let a = x.abs();
     let near = a + a * polynomial(a * a, P);
     let b = if a > 6.0 { 6.0 } else { a };
-    // The rounding of b^2 is harmless: where b^2 is large, the exponential is small beside 1.
+    // The rounding of b^2 is harmless: where b^2 is large, the exponential is small relative to 1.
     let far = 1.0 - exp_bounded(-(b * b)) * polynomial((b - 3.25) / (b + 3.25), G);
     (if a < 1.0 { near } else { far }).copysign(x)
 }

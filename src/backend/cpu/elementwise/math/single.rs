@@ -3,15 +3,15 @@
 use super::polynomial_f32 as polynomial;
 use crate::backend::cpu::runtime::simd::mul_add;
 
-/// Adding this and taking it away again rounds to the nearest whole number; in between, the
-/// low bits of the sum are that number in two's complement. Good for |x| < 2^22.
+/// Adding and subtracting this rounds to the nearest integer; in between, the low bits of the sum
+/// are that integer in two's complement. Valid for |x| < 2^22.
 const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23
 
 /// ln 2 in two pieces. The first has 16 bits, so that its product with an exponent is exact.
 const LN2_HI: f32 = 0.693_145_75;
 const LN2_LO: f32 = 1.428_606_8e-6;
 
-/// What is added to an exponent of two where it is stored.
+/// The bias of a stored exponent.
 const BIAS: f32 = 127.0;
 
 /// e^r = 1 + r + r^2 q(r) for |r| <= (ln 2)/2, to 2^-28.
@@ -35,24 +35,24 @@ fn reduce_exp(x: f32, bias: f32) -> (u32, f32, f32) {
 /// e^x.
 #[inline(always)]
 pub(crate) fn exp_f32(x: f32) -> f32 {
-    // Beyond these bounds the result is 0 or infinite, and so it is at them.
+    // At and beyond these bounds the result is 0 or infinite.
     let (exponents, hi, lo) = reduce_exp(x.clamp(-104.0, 89.0), 2.0 * BIAS);
     let r = hi - lo;
-    // The rounding error of 1 + hi is put back: without it the result is off by up to an ulp.
+    // The rounding error of 1 + hi is compensated: otherwise the result is off by up to an ulp.
     let sum = 1.0 + hi;
     let lost = hi - (sum - 1.0);
     let p = sum + (lost + (r * r * polynomial(r, EXP) - lo));
-    // In two steps: 2^k alone would leave the range before the result does. The first product
+    // In two steps: 2^k alone would overflow or underflow before the result does. The first product
     // is exact, so a denormal result is rounded once.
     let half = exponents >> 1;
     p * power_of_two(half) * power_of_two(exponents.wrapping_sub(half))
 }
 
-/// e^x for x <= 0, where a result below 8.3e-39 is 0: for sums and fractions of numbers of which one is 1. A third of the
-/// work of [`exp_f32`] is saved; the error is up to 1.01 ulp.
+/// e^x for x <= 0, with results below 8.3e-39 flushed to 0: for sums and fractions of numbers of which one is 1. It takes a
+/// third less work than [`exp_f32`]; the error is up to 1.01 ulp.
 #[inline(always)]
 pub(crate) fn exp_nonpositive_f32<const FMA: bool>(x: f32) -> f32 {
-    // There k = -127, and what is stored for 2^k is 0. Not `max`, which would drop a NaN.
+    // There k = -127, and 2^k is stored as 0. Not `max`, which would drop a NaN.
     const LEAST: f32 = -88.0;
     let x = if x < LEAST { LEAST } else { x };
     let t = mul_add::<FMA>(x, std::f32::consts::LOG2_E, ROUND + BIAS);
@@ -69,13 +69,13 @@ pub(crate) fn exp_nonpositive_f32<const FMA: bool>(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn expm1_f32(x: f32) -> f32 {
     const Q: [f32; 6] = [0.5, 0.166_666_67, 0.041_666_355, 0.008_333_273, 0.001_394_100_8, 0.000_199_142_03];
-    // Below -20 the result is -1 already; 2^k would have to be a denormal much further down.
+    // Below -20 the result is -1; far below, 2^k would be denormal.
     // The bias is that of k - 1.
     let (half, hi, lo) = reduce_exp(x.clamp(-20.0, 89.0), BIAS - 1.0);
     let r = hi - lo;
     let tail = r * r * polynomial(r, Q) - lo;
     // Half the result is (s - 1/2) + s hi + s tail with s = 2^(k-1), which is finite even where the
-    // result overflows. The first sum cancels when k = 1, so its rounding error is put back.
+    // result overflows. The first sum cancels when k = 1, so its rounding error is compensated.
     let s = power_of_two(half);
     let a = s - 0.5;
     let b = s * hi;
@@ -134,7 +134,7 @@ pub(crate) fn log1p_f32(x: f32) -> f32 {
     let (large, small) = if x > 1.0 { (x, 1.0) } else { (1.0, x) };
     let c = small - (u - large);
     let (k, m) = split(u);
-    // Where k = 0 this gives x back exactly. Past 2^100, c no longer counts.
+    // Where k = 0 this gives x exactly. Past 2^100, c is negligible.
     let f = (m - 1.0) + c * power_of_two((127 - k.clamp(-100, 100)) as u32);
     let y = ln_parts(k, f);
     let edge = if x == -1.0 { f32::NEG_INFINITY } else { x };
@@ -158,8 +158,8 @@ pub(crate) fn tanh_f32(x: f32) -> f32 {
     let r = a - (t - HALVES) * (0.5 * std::f32::consts::LN_2);
     let z = r * r;
     let tanh = r + r * (z * polynomial(z, P));
-    // By the theorem of addition, with h = 2^(k-1). The divisor is taken from n, so that they share their errors; at k = 0
-    // it is 1 exactly.
+    // By the addition theorem, with h = 2^(k-1). The divisor is computed from n, so that they share their errors; at k = 0
+    // it is exactly 1.
     let h = f32::from_bits(t.to_bits() << 22);
     let n = (h - 0.5) + tanh * (h + 0.5);
     (n / (n + (1.0 - tanh))).copysign(x)
@@ -168,7 +168,7 @@ pub(crate) fn tanh_f32(x: f32) -> f32 {
 /// 1 / (1 + e^-x).
 #[inline(always)]
 pub(crate) fn sigmoid_f32(x: f32) -> f32 {
-    // e^-|x| cannot overflow, so that the left tail reaches down to the denormals.
+    // e^-|x| cannot overflow, so that the left tail is accurate down to the denormals.
     let e = exp_f32(-x.abs());
     let top = if x < 0.0 { e } else { 1.0 };
     // The divisor is sum + lost. Without its small part the error would pass 2 ulp.

@@ -1,11 +1,11 @@
-//! Special functions. They are called one element at a time, and have series and fractions of as many terms as their
-//! argument needs. Those of f32 are computed in f64 and rounded.
+//! Special functions. They are called one element at a time, with series and continued fractions whose length depends on the
+//! argument. The f32 functions compute in f64 and round.
 
 use super::{NEGLIGIBLE, singles};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI, SQRT_2, TAU};
 
 const SQRT_PI: f64 = 1.772_453_850_905_516;
-/// More terms than any series here needs: a bound for loops.
+/// A loop bound, larger than the length of every series here.
 const MOST_TERMS: usize = 100_000;
 
 singles! {
@@ -28,7 +28,7 @@ singles! {
     atanh_f32 atanh_f64(x);
 }
 
-/// 1 - erf(x), with all digits where that is small.
+/// The complementary error function 1 - erf(x), accurate for large x.
 pub(crate) fn erfc_f64(x: f64) -> f64 {
     libm::erfc(x)
 }
@@ -38,13 +38,13 @@ pub(crate) fn lgamma_f64(x: f64) -> f64 {
     libm::lgamma(x)
 }
 
-// The standard library's forms of these three lose digits near 0 or overflow for large numbers.
+// The implementations of these three in the standard library lose digits near 0 or overflow for large numbers.
 pub(crate) fn asinh_f64(x: f64) -> f64 {
     libm::asinh(x)
 }
 
 pub(crate) fn acosh_f64(x: f64) -> f64 {
-    // Which has values for large negative numbers.
+    // libm returns numbers for large negative arguments.
     if x < 1.0 { f64::NAN } else { libm::acosh(x) }
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn erfcx_f64(x: f64) -> f64 {
         return f64::INFINITY;
     }
     if x < 2.0 {
-        // The square with its rounding error, which the exponential would enlarge.
+        // The square with its rounding error, which the exponential would amplify.
         let square = x * x;
         let lack = x.mul_add(x, -square);
         return square.exp() * (1.0 + lack) * libm::erfc(x);
@@ -66,13 +66,13 @@ pub(crate) fn erfcx_f64(x: f64) -> f64 {
     if x > 1e8 {
         return 1.0 / (SQRT_PI * x);
     }
-    // The continued fraction 1/√π · 1/(x + (1/2)/(x + (2/2)/(x + ..))), from the far end.
+    // The continued fraction 1/√π · 1/(x + (1/2)/(x + (2/2)/(x + ..))), evaluated backwards.
     let terms = (20.0 + 400.0 / (x * x)) as usize;
     let tail = (1..=terms).rev().fold(x, |tail, k| x + 0.5 * k as f64 / tail);
     1.0 / (SQRT_PI * tail)
 }
 
-/// The number whose complementary error function is `q`.
+/// The inverse of the complementary error function.
 fn erfc_inverse(q: f64) -> f64 {
     if !(0.0..=2.0).contains(&q) {
         return f64::NAN;
@@ -83,7 +83,7 @@ fn erfc_inverse(q: f64) -> f64 {
     if q == 0.0 {
         return f64::INFINITY;
     }
-    // A start that is right to some digits; then Halley's method, which triples them.
+    // An initial approximation, then Halley's method, which triples the number of correct digits per step.
     let mut y = if q > 0.1 {
         (1.0 - q) / FRAC_2_SQRT_PI
     } else {
@@ -101,7 +101,7 @@ fn erfc_inverse(q: f64) -> f64 {
     y
 }
 
-/// The number whose error function is `x`.
+/// The inverse of the error function.
 pub(crate) fn erfinv_f64(x: f64) -> f64 {
     if x.is_nan() || x.abs() > 1.0 {
         return f64::NAN;
@@ -114,25 +114,25 @@ pub(crate) fn erfinv_f64(x: f64) -> f64 {
         let step = (libm::erf(y) - x) / (FRAC_2_SQRT_PI * (-y * y).exp());
         y -= step / (1.0 + y * step);
     }
-    // Tiny numbers are more than the function can tell apart.
+    // For tiny numbers erf is linear to full precision.
     if x.abs() < 1e-9 { x / FRAC_2_SQRT_PI } else { y }
 }
 
-/// The part of the normal distribution below a number.
+/// The cumulative distribution function of the standard normal distribution.
 pub(crate) fn ndtr_f64(x: f64) -> f64 {
-    /// What 1/√2 has beyond its digits in f64.
+    /// 1/√2 minus its f64 value.
     const REST: f64 = -4.833_646_656_726_457e-17;
     let z = x * -FRAC_1_SQRT_2;
-    // The rounding error of z, which the tail of the function enlarges.
+    // The rounding error of z, which the tail of the function amplifies.
     let lack = x.mul_add(-FRAC_1_SQRT_2, -z) - x * REST;
     let slope = if z.abs() < 30.0 { FRAC_2_SQRT_PI * (-z * z).exp() * lack } else { 0.0 };
     0.5 * (libm::erfc(z) - slope)
 }
 
-/// The quantiles of the normal distribution.
+/// The quantile function of the standard normal distribution.
 pub(crate) fn ndtri_f64(p: f64) -> f64 {
     if (p - 0.5).abs() < 0.25 {
-        // By the distance from the middle, which is exact.
+        // From the distance to 1/2, which is exact.
         return SQRT_2 * erfinv_f64(2.0 * p - 1.0);
     }
     -SQRT_2 * erfc_inverse(2.0 * p)
@@ -147,12 +147,12 @@ pub(crate) fn digamma_f64(x: f64) -> f64 {
         if x == x.floor() {
             return f64::NAN;
         }
-        // The reflection; the tangent of the fraction alone, which is exact.
+        // The reflection formula, with the tangent of the fractional part, which is exact.
         let fraction = x - x.round();
         return digamma_f64(1.0 - x) - PI / (PI * fraction).tan();
     }
-    // Up to 12 by the recurrence. What sums and quotients lose is kept, and so is the logarithm's: around the root the result is
-    // much smaller than both.
+    // Below 12 by the recurrence. The rounding errors of sums, quotients and the logarithm are kept: near the root the result
+    // is much smaller than its terms.
     let (mut x, mut lack, mut sum, mut lost) = (x, 0.0, 0.0, 0.0);
     let below = x < 12.0;
     while x < 12.0 {
@@ -165,7 +165,7 @@ pub(crate) fn digamma_f64(x: f64) -> f64 {
         (x, rest) = sum_and_rest(x, 1.0);
         lack += rest;
     }
-    // Of the asymptotic series, B(2k) / 2k.
+    // The coefficients of the asymptotic series, B(2k) / 2k.
     const TERMS: [f64; 8] = [
         1.0 / 12.0,
         -1.0 / 120.0,
@@ -181,7 +181,7 @@ pub(crate) fn digamma_f64(x: f64) -> f64 {
     if !below {
         return x.ln() - 0.5 / x - series;
     }
-    // ln 12 and what it has beyond its digits.
+    // ln 12 as a sum of two f64.
     const LN_12: [f64; 2] = [2.484_906_649_788_000_4, -4.433_203_607_308_931e-17];
     let (sum, rest) = sum_and_rest(sum, LN_12[0]);
     sum + (rest + lost + LN_12[1] + ((x - 12.0 + lack) / 12.0).ln_1p() - 0.5 / x - series)
@@ -209,12 +209,12 @@ pub(crate) fn zeta_f64(s: f64, q: f64) -> f64 {
         if s != s.floor() {
             return f64::NAN;
         }
-        // The terms below zero are those of two other such sums, up to their sign.
+        // The terms with negative base are the difference of two other zeta sums, up to the sign.
         let fraction = -q - (-q).floor();
         let below = zeta_f64(s, fraction) - zeta_f64(s, 1.0 - q);
         return zeta_f64(s, 1.0 - fraction) + if s % 2.0 == 0.0 { below } else { -below };
     }
-    // Euler and Maclaurin's formula from the first term beyond 12.
+    // The Euler-Maclaurin formula from the first term beyond 12.
     let (mut w, mut sum) = (q, 0.0);
     while w < 12.0 {
         let term = w.powf(-s);
@@ -237,10 +237,10 @@ pub(crate) fn zeta_f64(s: f64, q: f64) -> f64 {
         43_867.0 / 5_109_094_217_170_944_000.0,
     ];
     let power = w.powf(-s);
-    // The power by itself: of a large number it does not underflow before it is multiplied.
+    // w^(1 - s) as one power: w^-s may underflow before it is multiplied by w.
     sum += w.powf(1.0 - s) / (s - 1.0) + 0.5 * power;
     if power == 0.0 {
-        // What is left is 0, and its factors may overflow.
+        // The remaining terms are 0, and their factors may overflow.
         return sum;
     }
     let (mut rising, mut over) = (s, power / w);
@@ -267,8 +267,8 @@ pub(crate) fn igammac_f64(a: f64, x: f64) -> f64 {
     incomplete_gamma(a, x).1
 }
 
-/// Both incomplete gamma functions, each with all digits where it is small; but for the upper one of tiny arguments, which is
-/// a difference.
+/// Both regularised incomplete gamma functions, each accurate where it is small, except for the upper one of tiny arguments,
+/// which is computed as a difference.
 fn incomplete_gamma(a: f64, x: f64) -> (f64, f64) {
     if a.is_nan() || x.is_nan() || a < 0.0 || x < 0.0 || (a == 0.0 && x == 0.0) || (a.is_infinite() && x.is_infinite())
     {
@@ -297,7 +297,7 @@ fn incomplete_gamma(a: f64, x: f64) -> (f64, f64) {
         let lower = front * sum;
         return (lower, 1.0 - lower);
     }
-    // Lentz' method for the continued fraction.
+    // Lentz's method for the continued fraction.
     let mut b = x + 1.0 - a;
     let (mut c, mut d) = (1e300, 1.0 / b);
     let mut value = d;
@@ -317,7 +317,7 @@ fn incomplete_gamma(a: f64, x: f64) -> (f64, f64) {
     (1.0 - upper, upper)
 }
 
-/// `x^a exp(-x) / Γ(a)`. For large `a` by Stirling's series: the difference of the logarithms would lose digits.
+/// `x^a exp(-x) / Γ(a)`. For large `a` by Stirling's series, since the difference of logarithms would lose digits.
 fn gamma_front(a: f64, x: f64) -> f64 {
     if a < 12.0 {
         return (a * x.ln() - x - libm::lgamma(a)).exp();
@@ -328,7 +328,7 @@ fn gamma_front(a: f64, x: f64) -> f64 {
     (a / TAU).sqrt() * (-a * (mu - mu.ln_1p()) - correction).exp()
 }
 
-/// Temme's expansion, whose first terms are all that such an `a` needs.
+/// Temme's expansion, of which the first terms suffice for such a large `a`.
 fn incomplete_gamma_of_large(a: f64, x: f64) -> (f64, f64) {
     let mu = (x - a) / a;
     let half_square = mu - mu.ln_1p();
@@ -346,7 +346,7 @@ fn scaled_bessel(x: f64, order: f64) -> f64 {
         return 0.0;
     }
     if x <= 20.0 {
-        // The power series, all of whose terms are positive.
+        // The power series; all terms are positive.
         let quarter = 0.25 * x * x;
         let mut term = if order == 0.0 { 1.0 } else { 0.5 * x };
         let (mut sum, mut k) = (term, 1.0);
@@ -390,7 +390,7 @@ pub(crate) fn i1_f64(x: f64) -> f64 {
     unscaled(x, i1e_f64(x))
 }
 
-/// The function from its scaled form; in two factors, the first of which may be out of range alone.
+/// The function from its scaled form, with the exponential in two factors: the whole may overflow before the product does.
 fn unscaled(x: f64, scaled: f64) -> f64 {
     let half = (0.5 * x.abs()).exp();
     if half.is_infinite() { f64::INFINITY.copysign(scaled) } else { scaled * half * half }
@@ -404,7 +404,7 @@ mod tests {
         assert!((got - want).abs() <= 4e-14 * want.abs(), "{got:e} is not {want:e}");
     }
 
-    /// The wanted values are from 30-digit arithmetic.
+    /// The expected values are from 30-digit arithmetic.
     #[test]
     fn values() {
         close(erfcx_f64(-3.0), 16205.988853999586);

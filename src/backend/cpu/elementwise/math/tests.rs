@@ -97,7 +97,7 @@ fn cos_f32_is_accurate() {
 #[cotangent_macros::unit_test]
 fn f64_functions_match_the_reference_values() -> Result<(), Box<dyn std::error::Error>> {
     // Ordered so that neighbouring floats, of either sign, are neighbouring integers.
-    let place = |x: f64| {
+    let position = |x: f64| {
         let bits = x.to_bits() as i64;
         if bits < 0 { i64::MIN - bits } else { bits }
     };
@@ -122,7 +122,7 @@ fn f64_functions_match_the_reference_values() -> Result<(), Box<dyn std::error::
             let number = |word| u64::from_str_radix(word, 16).map(f64::from_bits);
             let (x, want) = (number(pair[0])?, number(pair[1])?);
             let got = function.1(x);
-            let distance = place(got).abs_diff(place(want));
+            let distance = position(got).abs_diff(position(want));
             assert!(distance <= 2, "{}({x:e}) is {got:e}, not {want:e}", function.0);
             count += 1;
         }

@@ -1,7 +1,7 @@
 //! Sine and cosine.
 //!
-//! The f32 ones work in f64 inside and have one path for every argument up to f32::MAX: the
-//! reduction keeps only those bits of 1/(2 pi) that can reach the fraction of a turn.
+//! The f32 functions compute in f64 and have one path for all arguments up to f32::MAX: the
+//! reduction keeps only those bits of 1/(2 pi) that affect the fraction of a turn.
 
 use super::polynomial_f64 as polynomial;
 
@@ -15,20 +15,20 @@ const PIECES: [f64; 5] = [
     2.586_717_175_209_053_7e-36,
 ];
 
-/// What is left of 1/(2 pi) after the first j + 2 pieces, rounded to f64.
+/// The remainder of 1/(2 pi) after the first j + 2 pieces, rounded to f64.
 const RESTS: [f64; 4] =
     [5.690_025_182_695_99e-19, 1.470_303_687_279_978e-27, 2.586_717_176_154_868e-36, 9.458_140_970_740_169e-46];
 
-/// |x| as a count of quarter turns and the angle left over, at most pi/4 in magnitude. Of the count, the low
-/// two bits are right. The angle is NaN where x is infinite or NaN.
+/// |x| as a count of quarter turns and the remaining angle, at most pi/4 in magnitude. Only the low two bits of the
+/// count are correct. The angle is NaN where x is infinite or NaN.
 #[inline(always)]
 fn quarter_turns(x: f32) -> (u64, f64) {
-    const WHOLE: f64 = 4_503_599_627_370_496.0; // 2^52: adding it rounds to a whole number.
+    const WHOLE: f64 = 4_503_599_627_370_496.0; // 2^52: adding it rounds to an integer.
     const SIGNED: f64 = 1.5 * WHOLE; // The same for either sign.
 
     let a = f64::from(x.abs());
     // From 2^(54 + 29 j) on, a is a multiple of 2^(31 + 29 j), its product with piece j is a whole
-    // number of turns, and that piece can be left out. Below, the first two products are under 2^52.
+    // number of turns, and that piece can be skipped. Below, the first two products are under 2^52.
     let (p, q, rest) = if a < 18_014_398_509_481_984.0 {
         (PIECES[0], PIECES[1], RESTS[0])
     } else if a < 9_671_406_556_917_033_397_649_408.0 {
@@ -41,7 +41,7 @@ fn quarter_turns(x: f32) -> (u64, f64) {
     let (p, q) = (a * p, a * q);
     let p = p - ((p + WHOLE) - WHOLE);
     let q = q - ((q + WHOLE) - WHOLE);
-    // Near a multiple of pi/2 almost everything cancels, so the error of this sum is kept.
+    // Near a multiple of pi/2 the sum cancels, so its rounding error is kept.
     let sum = p + q;
     let q_in_sum = sum - p;
     let lost = (p - (sum - q_in_sum)) + (q - q_in_sum);
@@ -84,13 +84,13 @@ pub(crate) fn cos_f32(x: f32) -> f32 {
     sine_of(count.wrapping_add(1), r) as f32
 }
 
-/// The sine. The platform's own: not vectorised.
+/// The sine of the standard library, which is not vectorised.
 #[inline(always)]
 pub(crate) fn sin_f64(x: f64) -> f64 {
     x.sin()
 }
 
-/// The cosine. The platform's own: not vectorised.
+/// The cosine of the standard library, which is not vectorised.
 #[inline(always)]
 pub(crate) fn cos_f64(x: f64) -> f64 {
     x.cos()

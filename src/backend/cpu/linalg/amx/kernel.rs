@@ -5,18 +5,18 @@ use std::arch::x86_64::__cpuid_count;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-/// Rows of a tile, and the elements of 32 bits in each of its rows.
+/// The number of rows of a tile, and of elements of 32 bits in each row.
 pub(super) const TILE: usize = 16;
-/// Rows and columns of the part of the result that one call of [`sum`] computes: two by two tiles.
+/// The rows and columns of the part of the result that one call of [`sum`] computes: two by two tiles.
 pub(super) const SIDE: usize = 2 * TILE;
 /// Elements of the inner dimension in a tile: two for each of 16 elements of 32 bits.
 pub(super) const STEP: usize = 2 * TILE;
 /// Elements of a packed panel for one step: two tiles.
 pub(super) const PANEL_STEP: usize = SIDE * STEP;
 
-/// Whether this CPU has the tile unit and the instructions that packing uses, and the system lets us use them.
+/// Whether this CPU has the tile unit and the instructions that packing uses, and the system permits their use.
 ///
-/// The first call asks Linux for the permission, which holds for all threads of the process, also those to come.
+/// The first call asks Linux for permission, which holds for all present and future threads of the process.
 pub(crate) fn available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE.get_or_init(|| vectors() && tiles() && permitted())
@@ -29,7 +29,7 @@ fn vectors() -> bool {
         && is_x86_feature_detected!("avx512bf16")
 }
 
-/// The standard library cannot be asked for these yet.
+/// The standard library does not detect these features yet.
 fn tiles() -> bool {
     const BF16: u32 = 1 << 22;
     const TILES: u32 = 1 << 24;
@@ -43,7 +43,7 @@ fn tiles() -> bool {
     sizes.ebx == (8 << 16 | 64) && sizes.ecx & 0xffff == 16
 }
 
-/// Linux gives a thread room for its tiles (8 KiB at each switch) only after its process has asked for it.
+/// Linux saves the tiles of a thread (8 KiB at each switch) only after its process has asked for it.
 fn permitted() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
     const TILE_DATA: libc::c_long = 18;
@@ -89,12 +89,12 @@ impl Tiles {
 
 impl Drop for Tiles {
     fn drop(&mut self) {
-        // SAFETY: the CPU has the instruction, as it had `ldtilecfg`; nobody uses the tiles any more.
+        // SAFETY: the CPU has the instruction, as it had `ldtilecfg`; nothing uses the tiles any more.
         unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) };
     }
 }
 
-/// Where a square of 32 x 32 sums is: its first row, and the bytes from one row to the next. A step of 0 repeats a row.
+/// A square of 32 x 32 sums in memory: its first row, and the stride of rows in bytes. A step of 0 repeats a row.
 #[derive(Clone, Copy)]
 pub(super) struct Square {
     pub ptr: *mut f32,

@@ -1,13 +1,12 @@
 //! Products of matrices of bf16, summed in f32, on the tile unit of x86 processors (AMX).
 //!
-//! Large products are cut into chunks whose packed operands fit the workspace. For each chunk both operands are packed
+//! Large products are cut into chunks whose packed operands fit into the workspace. For each chunk both operands are packed
 //! ([`pack`]), and then tasks, each with some panels of rows and some of columns, compute their parts of the result
-//! ([`kernel`]). A task's rows stay in the second-level cache, and each panel of columns goes past them once, in blocks of
-//! the inner dimension; the sums between blocks stay close in a buffer, so that the result itself is touched once for each
-//! chunk.
+//! ([`kernel`]). A task's rows stay in the L2 cache, and each panel of columns is read once, in blocks of the inner dimension.
+//! The sums between blocks are kept in a buffer, so that the result itself is accessed once for each chunk.
 //!
-//! How the inner dimension is cut depends on the sizes alone, and so does the order in which an element's products are
-//! summed: results are the same for any number of threads.
+//! The blocks of the inner dimension, and the order in which an element's products are summed, depend only on the sizes, so
+//! that results are the same for any number of threads.
 
 mod kernel;
 mod pack;
@@ -24,8 +23,8 @@ pub(crate) use pack::PackElement;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// Steps of the inner dimension in a block. Between 8 and 64 it matters little (within a tenth): with more, the panels come
-/// from the second-level cache, with fewer, the sums are loaded and stored more often.
+/// Steps of the inner dimension in a block. Between 8 and 64 it matters little (within a tenth): with more, panels come from the
+/// L2 cache; with fewer, the sums are loaded and stored more often.
 const BLOCK: usize = 32;
 /// Steps of the inner dimension in a chunk.
 const CHUNK_STEPS: usize = 64;
@@ -33,14 +32,14 @@ const CHUNK_STEPS: usize = 64;
 const CHUNK_PANELS: usize = 128;
 /// The most panels of rows in a task.
 const TASK_ROWS: usize = 16;
-/// The most steps, over all its panels of rows, in a task: 1 MiB, half of the second-level cache.
+/// The most steps, over all its panels of rows, in a task: 1 MiB, half of the L2 cache.
 const TASK_ROW_STEPS: usize = 512;
 /// The most panels of columns in a task.
 const TASK_COLUMNS: usize = 16;
-/// Work, in steps of panels times panels, below which a task is not cut for the sake of more threads: some microseconds.
+/// Work, in steps of panels times panels, below which a task is not split for more threads: a few microseconds.
 const TASK_WORK: usize = 128;
 
-/// Elements of 16 bits that [`multiply`] needs as its workspace.
+/// The workspace of [`multiply`], in elements of 16 bits.
 pub(crate) fn workspace<S>(product: &Product<S, f32>) -> usize {
     let panels = |n: usize| part(n.div_ceil(SIDE), CHUNK_PANELS);
     (panels(product.m) + panels(product.n)) * part(product.k.div_ceil(STEP), CHUNK_STEPS) * PANEL_STEP
@@ -51,7 +50,7 @@ fn part(n: usize, most: usize) -> usize {
     n.div_ceil(n.div_ceil(most).max(1))
 }
 
-/// The parts of `0..n` of at most `most`. There is at least one, if an empty one.
+/// The parts of `0..n` of at most `most`. There is at least one, which may be empty.
 fn parts(n: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let size = part(n, most);
     (0..n.div_ceil(most).max(1)).map(move |at| (at * size).min(n)..((at + 1) * size).min(n))
@@ -59,8 +58,8 @@ fn parts(n: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
 
 /// # Safety
 /// [`available`] has answered yes. The operands have the elements that their sizes and steps say, `out` has `m` rows of `n`
-/// elements that nobody else uses, a row to start from has `n`, and `workspace` has [`workspace`] elements, aligned
-/// to 64 bytes, that nobody else uses.
+/// elements that nothing else uses, a row to start from has `n`, and `workspace` has [`workspace`] elements, aligned
+/// to 64 bytes, that nothing else uses.
 pub(crate) unsafe fn multiply<S: PackElement>(product: &Product<S, f32>, workspace: *mut u16) {
     if product.m == 0 || product.n == 0 {
         return;
@@ -78,19 +77,19 @@ pub(crate) unsafe fn multiply<S: PackElement>(product: &Product<S, f32>, workspa
                     left: Ptr::new(workspace),
                     right: Ptr::new(right),
                 };
-                // SAFETY: the caller's promise. The columns, once packed, serve for all chunks of rows.
+                // SAFETY: the caller's promise. The columns are packed once for all chunks of rows.
                 unsafe { chunk.compute(at == 0) };
             }
         }
     }
 }
 
-/// Elements of the workspace that packed rows take.
+/// The part of the workspace for packed rows, in elements.
 fn rows_room<S>(product: &Product<S, f32>, steps: usize) -> usize {
     part(product.m.div_ceil(SIDE), CHUNK_PANELS) * steps * PANEL_STEP
 }
 
-/// A part of a product: ranges of panels and steps, and the places of the packed operands.
+/// A part of a product: ranges of panels and steps, and the addresses of the packed operands.
 struct Chunk<'a, S> {
     product: &'a Product<S, f32>,
     rows: Range<usize>,
@@ -100,7 +99,7 @@ struct Chunk<'a, S> {
     right: Ptr<u16>,
 }
 
-/// How many panels of rows and of columns a task has.
+/// The numbers of panels of rows and of columns in a task.
 #[derive(Clone, Copy)]
 struct Task {
     rows: usize,
@@ -108,7 +107,7 @@ struct Task {
 }
 
 impl Task {
-    /// Tasks as large as the caches allow, unless that makes too few of them.
+    /// Tasks as large as the caches allow, or smaller if there were too few of them.
     fn new(rows: usize, columns: usize, steps: usize) -> Self {
         let most = (TASK_ROW_STEPS / steps.max(1)).clamp(1, TASK_ROWS);
         let mut task = Task { rows: part(rows, most), columns: part(columns, TASK_COLUMNS) };
@@ -116,7 +115,7 @@ impl Task {
         while rows.div_ceil(task.rows) * columns.div_ceil(task.columns) < wanted
             && task.rows * task.columns * steps > TASK_WORK
         {
-            // Columns first: they are packed for all tasks or by each for itself, rows only for all.
+            // Columns first: they are packed for all tasks or by each task, rows only for all.
             if task.columns >= task.rows {
                 task.columns = task.columns.div_ceil(2);
             } else {
@@ -133,7 +132,7 @@ impl<S: PackElement> Chunk<'_, S> {
     unsafe fn compute(&self, first_rows: bool) {
         let task = Task::new(self.rows.len(), self.columns.len(), self.steps.len());
         let (down, across) = (self.rows.len().div_ceil(task.rows), self.columns.len().div_ceil(task.columns));
-        // A task that is alone with its columns packs them block by block as it goes: they need not leave the cache.
+        // A task that shares its columns with no other packs them block by block, so that they stay in the cache.
         let alone = down == 1 && self.rows.len() * SIDE >= self.product.m;
         // SAFETY: the caller's promise; tasks have different parts of the result.
         unsafe {
@@ -150,12 +149,12 @@ impl<S: PackElement> Chunk<'_, S> {
         }
     }
 
-    /// Packs the rows, and the columns if so asked.
+    /// Packs the rows and, if `columns`, the columns.
     ///
     /// # Safety
     /// As [`multiply`].
     unsafe fn pack(&self, columns: bool) {
-        // Several panels together, as neighbours may share lines and pages of the source.
+        // Several panels at a time, as neighbours may share cache lines and pages of the source.
         const TOGETHER: usize = 4;
         let rows = self.rows.len().div_ceil(TOGETHER);
         let all = rows + if columns { self.columns.len().div_ceil(TOGETHER) } else { 0 };
@@ -198,7 +197,7 @@ impl<S: PackElement> Chunk<'_, S> {
     }
 
     /// # Safety
-    /// As [`multiply`]; nobody else uses these panels' places.
+    /// As [`multiply`]; nothing else uses the memory of these panels.
     unsafe fn pack_rows(&self, panels: Range<usize>) {
         let (k, rows) = (self.inner(0..self.steps.len()), self.rows(panels.clone()));
         // SAFETY: the caller's promise.
@@ -209,7 +208,7 @@ impl<S: PackElement> Chunk<'_, S> {
     }
 
     /// # Safety
-    /// As [`multiply`]; `to` has room for these steps of the panels, and nobody else uses it.
+    /// As [`multiply`]; `to` has room for these steps of the panels, and nothing else uses it.
     unsafe fn pack_columns(&self, panels: Range<usize>, steps: Range<usize>, to: *mut u16) {
         let (k, columns, stride) = (self.inner(steps.clone()), self.columns(panels), steps.len() * PANEL_STEP);
         let from = self.product.b.from(k.start, columns.start).t();
@@ -246,10 +245,10 @@ impl<S: PackElement> Chunk<'_, S> {
         }
     }
 
-    /// What the sums of a panel of columns start from, if not from the result itself.
+    /// The initial values of the sums of a panel of columns, if not the result itself.
     ///
-    /// Once for a panel and not before each square: a tile's load right after stores to the same bytes was measured to be
-    /// slow.
+    /// It is called once for a panel and not for each square, as loading a tile right after stores to the same bytes was
+    /// measured to be slow.
     ///
     /// # Safety
     /// As [`multiply`].
@@ -280,7 +279,7 @@ impl<S: PackElement> Chunk<'_, S> {
         let (first, last) = (block.start == 0, block.end == self.steps.len());
         let full = i.len() == SIDE && j.len() == SIDE;
         let width = self.product.width;
-        // SAFETY: the caller's promise. A square at an edge is not read or written but for what belongs to the result.
+        // SAFETY: the caller's promise. Of a square at an edge only the part that belongs to the result is read or written.
         unsafe {
             let out = self.product.out.add(i.start * width + j.start);
             let far = Square { ptr: out, bytes: 4 * width as isize };

@@ -6,8 +6,8 @@
 //! - left: a line holds 32 elements of one row;
 //! - right: a line holds two successive elements of each of 16 columns.
 //!
-//! Seen from the inner dimension, columns of the right operand are what rows of the left one are, so that one function
-//! packs both: it takes the right operand transposed. What the operands lack to full tiles is filled with zeros.
+//! One function packs both operands: it takes the right operand transposed, so that its columns are rows. Incomplete tiles are
+//! padded with zeros.
 
 use super::kernel::{PANEL_STEP, SIDE, STEP, TILE};
 use crate::backend::cpu::linalg::gemm::Matrix;
@@ -15,7 +15,7 @@ use half::bf16;
 #[allow(clippy::wildcard_imports)]
 use std::arch::x86_64::*;
 
-/// What a line of a packed tile holds.
+/// The contents of a line of a packed tile.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Lines {
     /// 32 elements of one row, for the left operand.
@@ -24,15 +24,15 @@ pub(super) enum Lines {
     Pairs,
 }
 
-/// A type of the operands' elements.
+/// An element type of the operands.
 ///
-/// Numbers of f32 are rounded to the nearest bf16, to the even one of two. The tile unit takes subnormal numbers for
-/// zeros, so that it does not matter that the conversion does so too.
+/// f32 is rounded to the nearest bf16, ties to even. The conversion flushes subnormal numbers to zero, which does not matter, as
+/// the tile unit does so, too.
 ///
 /// # Safety
-/// The unsafe functions are called where the CPU has AVX-512 with BW, VL and BF16. They touch no elements but those in
-/// their masks, and put zeros in the others' places. They are `inline(always)` so that their callers' instruction
-/// sets hold for them.
+/// The unsafe functions are called where the CPU has AVX-512 with BW, VL and BF16. They access only the elements in their
+/// masks, and set the others to zero. They are `inline(always)` so that they are compiled with their callers' instruction
+/// sets.
 pub(crate) unsafe trait PackElement: Copy + Send + Sync {
     fn bits(self) -> u16;
 
@@ -48,7 +48,7 @@ unsafe impl PackElement for f32 {
     fn bits(self) -> u16 {
         let bits = self.to_bits();
         if self.is_nan() {
-            // The top of the payload stays; the bit that makes a NaN quiet also keeps it from becoming an infinity.
+            // The top of the payload is kept; the quiet bit prevents a NaN from becoming an infinity.
             return (bits >> 16) as u16 | 0x40;
         }
         if self.is_subnormal() {
@@ -122,7 +122,7 @@ pub(super) unsafe fn panels<S: PackElement>(
         }
     };
     let (panels, steps) = (rows.div_ceil(SIDE), k.div_ceil(STEP));
-    // The source is read along its successive elements as far as possible, for the sake of its pages and lines.
+    // The source is read along contiguous elements as far as possible, for locality.
     if x.row == 1 {
         for at in 0..steps {
             for panel in 0..panels {
@@ -140,8 +140,8 @@ pub(super) unsafe fn panels<S: PackElement>(
 
 /// Packs a tile of up to 16 rows of up to 32 elements.
 ///
-/// Loops and not `array::from_fn`: inside its machinery, which is compiled for the baseline, every instruction of AVX-512
-/// is a call.
+/// It uses loops instead of `array::from_fn`, which is compiled for the baseline, so that every AVX-512 instruction in it would
+/// be a call.
 ///
 /// # Safety
 /// As [`panels`], with room for a tile.
@@ -199,7 +199,7 @@ unsafe fn pairs<S: PackElement>(x: Matrix<S>, p: usize, even: u16, odd: u16) -> 
     }
 }
 
-/// The tile's rows, one element at a time.
+/// The rows of a tile, gathered one element at a time.
 ///
 /// # Safety
 /// As [`tile`].
@@ -217,12 +217,12 @@ unsafe fn strided<S: PackElement>(x: Matrix<S>, rows: usize, k: usize) -> [__m51
     std::array::from_fn(|i| unsafe { _mm512_loadu_si512(tile[i].as_ptr().cast()) })
 }
 
-/// The tile with its pairs of elements exchanged: pair `j` of line `i` becomes pair `i` of line `j`.
+/// The tile, with its pairs of elements transposed: pair `j` of line `i` becomes pair `i` of line `j`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
 fn transpose(mut x: [__m512i; TILE]) -> [__m512i; TILE] {
     let mut y = x;
-    // Two pairs, then four of them, then quarters of registers find their places.
+    // Exchanges pairs, then groups of two, then quarters of registers.
     for i in 0..8 {
         y[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
         y[2 * i + 1] = _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]);

@@ -1,12 +1,13 @@
 //! The tile unit's products against three plain loops.
 
 use super::*;
+use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
-use crate::{Result, with_num_threads};
+use crate::backend::with_num_threads;
 use half::bf16;
 
-/// The specification: operands rounded to bf16, products summed in f64. `limits` gets the sums of the absolute values,
-/// which the error may be compared with.
+/// The specification: operands rounded to bf16, products summed in f64. `limits` gets the sums of the absolute values, to
+/// which errors are relative.
 fn reference<S: PackElement>(p: &Product<S, f32>, out: &[f32], limits: &mut [f64]) -> Vec<f64> {
     // SAFETY: the matrices of `check` have all elements that their sizes and steps say, here and below.
     let value = |x: *const S| f64::from(bf16::from_bits(unsafe { x.read() }.bits()).to_f32());
@@ -43,7 +44,7 @@ impl Numbers {
     }
 }
 
-/// How a matrix lies in memory.
+/// The memory layout of a matrix.
 #[derive(Clone, Copy, Debug)]
 enum Layout {
     Rows,
@@ -66,7 +67,7 @@ const LAYOUTS: [Layout; 8] = [
     Layout::One,
 ];
 
-/// A matrix whose elements are exactly those of `data`, so that a read outside of them is one outside of the buffer.
+/// A matrix with exactly the elements of `data`, so that a read outside of them is outside of the buffer.
 fn matrix<S: PackElement>(make: impl Fn(usize) -> Vec<S>, m: usize, n: usize, layout: Layout) -> (Vec<S>, Matrix<S>) {
     let (mi, ni) = (m as isize, n as isize);
     let (row, col) = match layout {
@@ -117,7 +118,7 @@ fn check<S: PackElement>(
     let mut out = numbers.borrow_mut().some(m * width);
     let start = [Start::Zero, Start::Out, Start::Row(row.as_ptr())][start];
     if !matches!(start, Start::Out) {
-        // What is not to be read must not matter.
+        // Elements that must not be read are NaN.
         (0..m).for_each(|i| out[i * width..i * width + n].fill(f32::NAN));
     }
     let mut p = Product { m, n, k, a, b, out: std::ptr::null_mut(), width, start };
@@ -211,7 +212,7 @@ fn threads_do_not_change_results() -> Result<()> {
     Ok(())
 }
 
-/// The vector units' rounding is that of the scalar function, for all kinds of numbers; and the latter's is that of `half`.
+/// Vectorized rounding is that of the scalar function, for all kinds of numbers, and the latter is that of `half`.
 #[cotangent_macros::unit_test]
 fn rounding() {
     if !available() {

@@ -1,24 +1,24 @@
-//! What factorizations are made of: triangular systems and products of blocks.
+//! The building blocks of factorizations: triangular systems and products of blocks.
 
 use super::columns::{Columns, axpy, scale};
 use super::scalar::Scalar;
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::{Matrix, Product, Start};
-use crate::backend::cpu::runtime::scratch::with_room;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::memory::scratch::with_room;
 use crate::zip::zip;
 
 /// The largest triangle that is solved without products of blocks.
 const SMALL: usize = 32;
 
-/// `out -= a · b`, where `out` (`m` by `n`) lies row by row, with the conjugate of `a` if so wanted.
+/// `out -= a · b` for a row-major `out` (`m` by `n`), optionally with the conjugate of `a`.
 ///
 /// # Errors
 /// If memory runs out.
 ///
 /// # Safety
-/// All elements of the matrices are inside their buffers, `out` overlaps neither `a` nor `b`, and nobody else uses it.
+/// All elements of the matrices are inside their buffers, `out` overlaps neither `a` nor `b`, and nothing else uses it.
 pub(super) unsafe fn subtract<T: Scalar>(
     op: &'static str,
     [m, n, k]: [usize; 3],
@@ -30,7 +30,7 @@ pub(super) unsafe fn subtract<T: Scalar>(
     if m == 0 || n == 0 || k == 0 {
         return Ok(());
     }
-    // The copy lies as the matrix does, so that both are walked in order.
+    // The copy has the layout of the matrix, so that both are accessed in order.
     let (lines, len, turned) = if a.row == 1 { (k, m, a.t()) } else { (m, k, a) };
     let negate = |x: T| if conjugate_a { -x.conj() } else { -x };
     let mut negated = with_room(op, m * k)?;
@@ -50,7 +50,7 @@ pub(super) unsafe fn subtract<T: Scalar>(
     unsafe { T::product(op, &Product { m, n, k, a, b, out, width, start: Start::Out }, false) }
 }
 
-/// `c -= a · aᴴ` for `a` of `n` by `k`, of which the lower triangle is needed.
+/// `c -= a · aᴴ` for `a` of `n` by `k`. Only the lower triangle is needed.
 ///
 /// # Errors
 /// If memory runs out.
@@ -64,7 +64,7 @@ pub(super) unsafe fn subtract_lower<T: Scalar>(
     a: Matrix<T>,
     k: usize,
 ) -> Result<()> {
-    // The rows of the upper left part; the transposes of the parts lie row by row.
+    // The rows of the upper left part. The transposes of the parts are row-major.
     let half = if n <= 128 { n } else { (n / 2).next_multiple_of(32) };
     let low = if half == n { 0 } else { half };
     // SAFETY: the caller's promise, for parts of the matrices.
@@ -78,7 +78,7 @@ pub(super) unsafe fn subtract_lower<T: Scalar>(
     Ok(())
 }
 
-/// Columns of right-hand sides that a small triangle is solved for.
+/// A small triangular system for columns of right-hand sides.
 struct SmallSolve<'a, T> {
     /// By rows; the inverse of the diagonal in `inverses`.
     triangle: &'a [[T; SMALL]; SMALL],
@@ -93,7 +93,7 @@ impl<T: Scalar> Job for SmallSolve<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        // So many columns side by side, in vectors.
+        // The number of columns that are solved together, in vectors.
         const TOGETHER: usize = 16;
         let SmallSolve { triangle, inverses, n, upper, b, count } = self;
         for first in (0..count).step_by(TOGETHER) {
@@ -127,7 +127,7 @@ impl<T: Scalar> Job for SmallSolve<'_, T> {
 /// If memory runs out.
 ///
 /// # Safety
-/// All elements of the matrices are inside their buffers, they do not overlap, and nobody else uses `b`.
+/// All elements of the matrices are inside their buffers, they do not overlap, and nothing else uses `b`.
 pub(super) unsafe fn solve<T: Scalar>(
     op: &'static str,
     n: usize,
@@ -162,7 +162,7 @@ pub(super) unsafe fn solve<T: Scalar>(
     }
     let half = (n / 2).next_multiple_of(SMALL);
     let (first, second) = (b, b.from(half, 0));
-    // The transposes of `b`'s parts lie row by row.
+    // The transposes of the parts of `b` are row-major.
     let across = |b: Columns<T>| Matrix { ptr: b.ptr, row: b.ld as isize, col: 1 };
     // SAFETY: the caller's promise, for parts of the matrices.
     unsafe {

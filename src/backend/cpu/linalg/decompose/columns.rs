@@ -1,23 +1,23 @@
-//! Matrices that lie column by column, and steps on their columns.
+//! Column-major matrices, and operations on their columns.
 
 use super::scalar::Scalar;
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
-use crate::backend::cpu::runtime::scratch::with_room;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
+use crate::memory::scratch::with_room;
 use crate::zip::zip;
 
-/// Elements that loops over padded vectors take at a time.
+/// The number of elements that loops over padded vectors process at a time.
 pub(super) const TILE: usize = 16;
 
-/// A matrix in memory: its first element, and the step from one column to the next.
+/// A column-major matrix: its first element and the stride of columns.
 #[derive(Clone, Copy)]
 pub(crate) struct Columns<T> {
     pub ptr: *mut T,
     pub ld: usize,
 }
 
-// SAFETY: a pointer is only a number; the places that read or write through it keep threads off each other's elements.
+// SAFETY: a pointer is only a number; the code that reads or writes through it separates the elements of threads.
 unsafe impl<T> Sync for Columns<T> {}
 
 impl<T: Scalar> Columns<T> {
@@ -25,7 +25,7 @@ impl<T: Scalar> Columns<T> {
         self.ptr.wrapping_add(i + j * self.ld)
     }
 
-    /// The part from an element on.
+    /// The submatrix from an element on.
     pub fn from(&self, i: usize, j: usize) -> Columns<T> {
         Columns { ptr: self.at(i, j), ld: self.ld }
     }
@@ -33,7 +33,7 @@ impl<T: Scalar> Columns<T> {
     /// `len` elements of column `j` from row `i` on.
     ///
     /// # Safety
-    /// They are inside the buffer, and nobody else uses them as long as the slice lives.
+    /// They are inside the buffer, and nothing else uses them as long as the slice lives.
     pub unsafe fn column<'a>(&self, j: usize, i: usize, len: usize) -> &'a mut [T] {
         // SAFETY: the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.at(i, j), len) }
@@ -47,7 +47,7 @@ impl<T: Scalar> Columns<T> {
     }
 
     /// # Safety
-    /// The element is inside the buffer, and nobody else uses it.
+    /// The element is inside the buffer, and nothing else uses it.
     pub unsafe fn set(&self, i: usize, j: usize, value: T) {
         // SAFETY: the caller's promise.
         unsafe { self.at(i, j).write(value) };
@@ -58,7 +58,7 @@ impl<T: Scalar> Columns<T> {
     }
 }
 
-/// Real numbers as scalars of another type.
+/// Converts real numbers to scalars of another type.
 ///
 /// # Errors
 /// If memory runs out.
@@ -68,8 +68,8 @@ pub(super) fn scalars<T: Scalar>(op: &'static str, from: Vec<T::Real>) -> Result
     Ok(to)
 }
 
-/// The last elements, which are fewer than `LANES`, and others. Sums that are kept in vectors are never indexed by a variable:
-/// the compiler would keep them in memory.
+/// The last elements, fewer than `LANES`, padded with `other`. Vectors of sums are never indexed by a variable, as the compiler
+/// would then keep them in memory.
 #[inline(always)]
 pub(super) fn padded<T: Scalar, const LANES: usize>(last: &[T], other: T) -> [T; LANES] {
     let mut lanes = [other; LANES];
@@ -77,7 +77,7 @@ pub(super) fn padded<T: Scalar, const LANES: usize>(last: &[T], other: T) -> [T;
     lanes
 }
 
-/// The sum of a power of two of lanes.
+/// The sum of all lanes, whose number is a power of two.
 #[inline(always)]
 pub(super) fn total<T: Scalar, const LANES: usize>(mut sums: [T; LANES]) -> T {
     let mut width = LANES / 2;
@@ -163,7 +163,7 @@ impl<T: Scalar> Job for Dot<'_, T> {
     type Output = T;
     #[inline(always)]
     fn run<const FMA: bool>(self) -> T {
-        // Complex numbers take more registers.
+        // Complex numbers need more registers.
         if size_of::<T>() == size_of::<T::Real>() { self.add::<FMA, 32>() } else { self.add::<FMA, 8>() }
     }
 }
@@ -173,7 +173,7 @@ pub(super) fn dot<T: Scalar>(x: &[T], y: &[T]) -> T {
     dispatch(Dot { x, y })
 }
 
-/// Vectors of `size` elements one after the other, from element `from` of each on.
+/// Contiguous vectors of `size` elements, each from element `from` on.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a, T> {
     pub rows: &'a [T],
@@ -227,7 +227,7 @@ impl<T: Scalar> Job for Combine<'_, T> {
     }
 }
 
-/// `y += Σ weight · row`, for as many elements as are a multiple of [`TILE`].
+/// `y += Σ weight · row`, for a number of elements that is a multiple of [`TILE`].
 pub(super) fn combine<T: Scalar>(weights: &[T], rows: Rows<'_, T>, y: &mut [T]) {
     dispatch(Combine { weights, rows, y });
 }
@@ -262,7 +262,7 @@ impl<T: Scalar> Job for Dots<'_, T> {
     }
 }
 
-/// `to = Σ conj(row) · y`, for as many elements as are a multiple of [`TILE`].
+/// `to = Σ conj(row) · y`, for a number of elements that is a multiple of [`TILE`].
 pub(super) fn dots<T: Scalar>(rows: Rows<'_, T>, y: &[T], to: &mut [T]) {
     dispatch(Dots { rows, y, to });
 }

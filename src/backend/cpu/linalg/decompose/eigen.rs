@@ -1,5 +1,5 @@
-//! Eigenvalues and eigenvectors of Hermitian matrices: to a tridiagonal matrix by reflections, and from there to a diagonal
-//! one by rotations or, for the vectors of a large one, by divide and conquer.
+//! Eigenvalues and eigenvectors of Hermitian matrices: reduction to a tridiagonal matrix by reflections, and to a diagonal one by
+//! rotations or, for the vectors of a large matrix, by divide and conquer.
 
 use super::columns::{Columns, scalars, scale};
 use super::conquer;
@@ -8,17 +8,17 @@ use super::rotations::Rotated;
 use super::scalar::{Real, Scalar};
 use super::tridiagonal::Tiled;
 use crate::Result;
-use crate::backend::cpu::runtime::scratch::filled;
 use crate::error::bail;
+use crate::memory::scratch::filled;
 
-/// The eigenvalues of a Hermitian matrix, of which the lower triangle is read, in ascending order into `values`, and the
-/// eigenvectors in place of the matrix, if they are wanted. All elements are finite.
+/// The eigenvalues of a Hermitian matrix, in ascending order, to `values` and, optionally, the eigenvectors in place of the
+/// matrix. Only the lower triangle is read. All elements are finite.
 ///
 /// # Errors
 /// If memory runs out, or the rotations do not converge.
 ///
 /// # Safety
-/// All elements of the matrix are inside its buffer, and nobody else uses it.
+/// All elements of the matrix are inside its buffer, and nothing else uses it.
 pub(super) unsafe fn eigh<T: Scalar>(
     op: &'static str,
     a: Columns<T>,
@@ -30,7 +30,7 @@ pub(super) unsafe fn eigh<T: Scalar>(
     // SAFETY: the caller's promise, for columns of the matrix.
     unsafe {
         for j in 0..n {
-            // The diagonal is real, whatever is written there.
+            // The imaginary parts of the diagonal are ignored.
             a.set(j, j, T::from_real(a.get(j, j).re()));
             for x in a.column(j, j, n - j) {
                 largest = if x.size() > largest { x.size() } else { largest };
@@ -76,13 +76,13 @@ pub(super) unsafe fn eigh<T: Scalar>(
     Ok(())
 }
 
-/// Rotations make a tridiagonal matrix diagonal (the implicit QL method), and the columns of `z` its eigenvectors.
+/// Rotations make a tridiagonal matrix diagonal (the implicit QL method), and turn the columns of `z` into its eigenvectors.
 pub(super) fn diagonalize<T: Real>(op: &'static str, d: &mut [T], e: &mut [T], z: &mut Rotated<T>) -> Result<()> {
     let (two, n) = (T::from_f64(2.0), d.len());
     for l in 0..n {
         let mut steps = 0;
         loop {
-            // The first small element beside the diagonal.
+            // The first negligible off-diagonal element.
             let negligible = |m: usize| e[m].abs() <= T::EPSILON * (d[m].abs() + d[m + 1].abs()) || e[m] == T::ZERO;
             let m = (l..n - 1).find(|&m| negligible(m)).unwrap_or(n - 1);
             if m == l {

@@ -1,4 +1,4 @@
-//! LU and Cholesky factorizations, by recursion: halves are factored, and joined by products of blocks.
+//! Recursive LU and Cholesky factorizations: halves are factored, and joined by products of blocks.
 
 use super::blocks::{solve, solve_right, subtract, subtract_lower};
 use super::columns::{Columns, axpy, scale};
@@ -8,18 +8,17 @@ use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 
-/// Columns that are factored one by one.
+/// The number of columns that are factored one by one.
 const PANEL: usize = 16;
 
-/// The LU factorization of an `m` by `n` matrix with exchanges of rows: `pivots[j]` says which row, counted from 1, was
-/// exchanged with row `j`. Without `exchanges` each is itself. Returns 0, or the number of the first pivot that is zero,
-/// counted from 1.
+/// The LU factorization of an `m` by `n` matrix with row exchanges: `pivots[j]` is the row, counted from 1, that was exchanged
+/// with row `j`. Without `exchanges` it is row `j` itself. Returns 0, or the number of the first zero pivot, counted from 1.
 ///
 /// # Errors
 /// If memory runs out.
 ///
 /// # Safety
-/// All elements of the matrix are inside its buffer, and nobody else uses it.
+/// All elements of the matrix are inside its buffer, and nothing else uses it.
 pub(super) unsafe fn lu<T: Scalar>(
     op: &'static str,
     a: Columns<T>,
@@ -42,7 +41,7 @@ pub(super) unsafe fn lu<T: Scalar>(
         solve(op, left, a.matrix(), false, true, right, n - left)?;
         if m > left {
             let (below, rest) = (a.from(left, 0), right.from(left, 0));
-            // The transpose of what is left lies row by row.
+            // The transpose of the remaining matrix is row-major.
             let across = Matrix { ptr: right.ptr.cast_const(), row: a.ld as isize, col: 1 };
             subtract(op, [n - left, m - left, left], (across, false), below.matrix().t(), rest.ptr, a.ld)?;
             let then = lu(op, rest, m - left, n - left, second, exchanges)?;
@@ -56,7 +55,7 @@ pub(super) unsafe fn lu<T: Scalar>(
     }
 }
 
-/// Exchanges rows of `n` columns, as the pivots say, or back.
+/// Exchanges rows of `n` columns according to the pivots, or undoes this.
 ///
 /// # Safety
 /// As [`lu`].
@@ -75,7 +74,7 @@ pub(super) unsafe fn exchange<T: Scalar>(a: Columns<T>, n: usize, pivots: &[i32]
     });
 }
 
-/// The largest size of some numbers that is not NaN, unless the first is.
+/// The largest [`size`](Scalar::size) that is not NaN; NaN only if the first one is.
 struct Largest<'a, T>(&'a [T]);
 
 impl<T: Scalar> Job for Largest<'_, T> {
@@ -129,8 +128,8 @@ unsafe fn panel<T: Scalar>(a: Columns<T>, m: usize, n: usize, pivots: &mut [i32]
     info
 }
 
-/// The lower triangle `l` with `l · lᴴ = a`, in place of that of `a`; what is above it has no meaning. Returns 0, or the size
-/// of the first leading part that is not positive definite.
+/// The lower triangle `l` with `l · lᴴ = a`, in place of that of `a`; the elements above it are undefined. Returns 0, or the order
+/// of the first leading minor that is not positive.
 ///
 /// # Errors
 /// If memory runs out.

@@ -1,4 +1,4 @@
-//! Eigenvalues and eigenvectors of general matrices: to Hessenberg form by reflections, from there to a triangle by the QR
+//! Eigenvalues and eigenvectors of general matrices: reduction to Hessenberg form by reflections, then to a triangle by the QR
 //! method (`schur.rs`), whose eigenvectors follow by substitution.
 
 use super::columns::{Columns, axpy, dot, scale};
@@ -6,20 +6,20 @@ use super::reflect::{reflect, reflection};
 use super::scalar::{Real, Scalar};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::{Product, Start};
-use crate::backend::cpu::runtime::scratch::filled;
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::memory::scratch::filled;
 
-/// Rows that are multiplied with a vector at a time.
+/// The number of rows that are multiplied by a vector at a time.
 const ROWS: usize = 256;
 
-/// The eigenvalues of a matrix, which is overwritten, into `values`, and the eigenvectors, of length 1, into `vectors`: of
-/// real matrices as the parts of the first of each pair. All elements are finite.
+/// The eigenvalues of a matrix, which is overwritten, to `values`, and the eigenvectors, of length 1, to `vectors`. For real
+/// matrices, a complex pair is stored as the parts of its first vector. All elements are finite.
 ///
 /// # Errors
 /// If memory runs out, or the method does not converge.
 ///
 /// # Safety
-/// All elements of the matrices are inside their buffers, and nobody else uses them.
+/// All elements of the matrices are inside their buffers, and nothing else uses them.
 pub(super) unsafe fn eig<T: Scalar>(
     op: &'static str,
     a: Columns<T>,
@@ -46,7 +46,7 @@ pub(super) unsafe fn eig<T: Scalar>(
     Ok(())
 }
 
-/// As [`eig`], of a matrix whose elements are not unusually large or small.
+/// As [`eig`], for a matrix whose elements are not unusually large or small.
 ///
 /// # Safety
 /// As there.
@@ -76,7 +76,7 @@ unsafe fn decompose<T: Scalar>(
         let triangle = triangular(op, a, n, values, z, Columns { ptr: wide.as_mut_ptr(), ld: n })?;
         let mut x = filled(op, T::Complex::ZERO, n * n)?;
         substitute::<T::Complex>(&triangle, n, &mut x);
-        // The transposes lie row by row: (z · x)ᵀ = xᵀ · zᵀ.
+        // The transposes are row-major: (z · x)ᵀ = xᵀ · zᵀ.
         let mut found = filled(op, T::Complex::ZERO, n * n)?;
         let (rows, z_rows) = (Columns { ptr: x.as_mut_ptr(), ld: n }, Columns { ptr: wide.as_mut_ptr(), ld: n });
         let (a, b) = (rows.matrix().t(), z_rows.matrix().t());
@@ -93,7 +93,7 @@ unsafe fn decompose<T: Scalar>(
     Ok(())
 }
 
-/// Scales rows and columns by powers of 2 until they are about as long as each other: `d⁻¹ · a · d`. Returns `d`.
+/// Balances a matrix: scales rows and columns by powers of 2 until their norms are similar: `d⁻¹ · a · d`. Returns `d`.
 ///
 /// # Safety
 /// As [`eig`].
@@ -139,7 +139,8 @@ unsafe fn balance<T: Scalar>(op: &'static str, a: Columns<T>, n: usize) -> Resul
     Ok(scales)
 }
 
-/// Reflections from both sides make what is below the subdiagonal zero. Their vectors stay there; returns their factors.
+/// Reduces a matrix to Hessenberg form by reflections from both sides. Their vectors are stored below the subdiagonal; returns
+/// their factors.
 ///
 /// # Safety
 /// As [`eig`].
@@ -184,7 +185,7 @@ unsafe fn hessenberg<T: Scalar>(op: &'static str, a: Columns<T>, n: usize) -> Re
     Ok(taus)
 }
 
-/// The eigenvalues of the block of size 2 at `k`, as the real part and the imaginary one of the first.
+/// The eigenvalues of the block of size 2 at `k`, as the real and the imaginary part of the first.
 ///
 /// # Safety
 /// As [`Scalar::schur`].
@@ -214,7 +215,7 @@ unsafe fn blocks<T: Scalar>(h: Columns<T>, n: usize, mut f: impl FnMut(usize, bo
     }
 }
 
-/// The eigenvalues of what [`Scalar::schur`] has made.
+/// The eigenvalues of a result of [`Scalar::schur`].
 ///
 /// # Safety
 /// As there.
@@ -233,7 +234,7 @@ unsafe fn read_values<T: Scalar>(h: Columns<T>, n: usize, values: &mut [T::Compl
     }
 }
 
-/// What [`Scalar::schur`] has made as a complex triangle with the eigenvalues on its diagonal, and `z` with it into `wide`.
+/// Converts a result of [`Scalar::schur`] to a complex triangle with the eigenvalues on its diagonal, and `z` to `wide`.
 ///
 /// # Safety
 /// As there; `wide` is `n` by `n`.
@@ -303,7 +304,7 @@ fn substitute<T: Scalar>(triangle: &[T], n: usize, x: &mut [T]) {
             }
             for i in (0..k).rev() {
                 let apart = triangle[i * n + i] - value;
-                // Of equal eigenvalues the vectors are told apart as far as rounding can.
+                // The difference of equal eigenvalues is replaced by one at the level of rounding.
                 let apart = if apart.size() < small { T::from_real(small) } else { apart };
                 x[i] = x[i] / apart;
                 if x[i].size() > huge {
@@ -323,13 +324,13 @@ fn normalize<T: Scalar>(x: &mut [T]) {
     if largest == T::ZERO {
         return;
     }
-    // Neither overflows.
+    // So neither overflows.
     scale(x, T::ONE / largest);
     let length = dot(x, x).re().sqrt();
     scale(x, T::from_real(T::Real::ONE / length));
 }
 
-/// Eigenvectors, one after the other, into the columns of a matrix of the kind that they are of.
+/// Writes contiguous eigenvectors to the columns of a matrix, real or complex.
 ///
 /// # Safety
 /// As [`eig`].

@@ -3,7 +3,7 @@
 use super::columns::{Columns, axpy, axpy2, scale};
 use super::scalar::{Real, Scalar};
 
-/// How a matrix mirrors what is below its diagonal.
+/// Whether a matrix is symmetric or Hermitian.
 #[derive(Clone, Copy)]
 pub(super) struct Mirror {
     pub conjugate: bool,
@@ -14,18 +14,18 @@ impl Mirror {
         if self.conjugate { x.conj() } else { x }
     }
 
-    /// An element of the diagonal, which of a Hermitian matrix is real.
+    /// An element of the diagonal, which is real for a Hermitian matrix.
     fn diagonal<T: Scalar>(self, x: T) -> T {
         if self.conjugate { T::from_real(x.re()) } else { x }
     }
 }
 
-/// Unit triangles `l` and blocks of size 1 and 2, `d`, with `a = l · d · lᵀ` after exchanges, in place of the lower triangle;
-/// of Hermitian matrices with `lᴴ`. `pivots` are LAPACK's: with which row, counted from 1, each was exchanged, and for both
-/// rows of a block of size 2 that of the second, negative. Returns 0, or the number of the first block that is zero.
+/// The unit triangle `l` and blocks `d` of size 1 and 2 with `a = l · d · lᵀ` after exchanges (`lᴴ` for Hermitian matrices), in
+/// place of the lower triangle. `pivots` are LAPACK's: the row, counted from 1, that each row was exchanged with; for both rows
+/// of a block of size 2 that of the second, negative. Returns 0, or the number of the first zero block.
 ///
 /// # Safety
-/// All elements of the matrix are inside its buffer, and nobody else uses it.
+/// All elements of the matrix are inside its buffer, and nothing else uses it.
 pub(super) unsafe fn ldl<T: Scalar>(a: Columns<T>, n: usize, pivots: &mut [i32], mirror: Mirror) -> i32 {
     let (mut k, mut info) = (0, 0);
     // SAFETY: the caller's promise, for elements and columns of the matrix.
@@ -64,13 +64,13 @@ pub(super) unsafe fn ldl<T: Scalar>(a: Columns<T>, n: usize, pivots: &mut [i32],
     info
 }
 
-/// The row to exchange with, and whether a block of size 2 begins at `k`; nothing if its column is zero.
+/// The row to exchange with, and whether a block of size 2 begins at `k`; `None` if its column is zero.
 ///
 /// # Safety
 /// As [`ldl`].
 unsafe fn choose<T: Scalar>(a: Columns<T>, n: usize, k: usize, mirror: Mirror) -> Option<(usize, bool)> {
     let zero = T::Real::ZERO;
-    // What bounds the growth of elements the most.
+    // The value that bounds the growth of elements best.
     let alpha = T::Real::from_f64((1.0 + 17.0_f64.sqrt()) / 8.0);
     // SAFETY: the caller's promise.
     unsafe {
@@ -98,7 +98,7 @@ unsafe fn choose<T: Scalar>(a: Columns<T>, n: usize, k: usize, mirror: Mirror) -
     }
 }
 
-/// Exchanges a row and its column with a later one, in what is left of the matrix.
+/// Exchanges a row and its column with a later one, in the remaining matrix.
 ///
 /// # Safety
 /// As [`ldl`].
@@ -118,7 +118,7 @@ unsafe fn exchange<T: Scalar>(a: Columns<T>, n: usize, first: usize, second: usi
     }
 }
 
-/// Divides by the block of size 2 at `k`, and takes its part from what is left of the matrix.
+/// Divides by the block of size 2 at `k`, and subtracts its part from the remaining matrix.
 ///
 /// # Safety
 /// As [`ldl`].
@@ -126,7 +126,7 @@ unsafe fn remove_two<T: Scalar>(a: Columns<T>, n: usize, k: usize, mirror: Mirro
     // SAFETY: the caller's promise.
     unsafe {
         let below = a.get(k + 1, k);
-        // All in units of the element beside the diagonal, which is the largest.
+        // In units of the off-diagonal element, which is the largest.
         let unit = T::from_real(below.abs());
         let phase = below / unit;
         let (first, second) = (a.get(k + 1, k + 1) / unit, a.get(k, k) / unit);

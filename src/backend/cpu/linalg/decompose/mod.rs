@@ -1,9 +1,9 @@
 //! Factorizations of batches of matrices.
 //!
-//! Matrices without elements are left alone: a batch of them can be larger than all memory.
+//! Matrices without elements are skipped, as a batch of them can have any size.
 //!
-//! Matrices lie column by column: a tensor of shape `[batch.., columns, rows]` in row-major order. Those of a batch are split
-//! over the threads; of few large ones each is factored by all, as far as it is made of products.
+//! Matrices are column-major: a tensor of shape `[batch.., columns, rows]` in row-major order. The matrices of a batch are split
+//! among the threads. Few large ones are factored one by one; their products use all threads.
 
 mod blocks;
 mod columns;
@@ -27,7 +27,7 @@ use crate::{Complex, DType, Result, Shape};
 use columns::Columns;
 use scalar::Scalar;
 
-/// Multiplications from which on all threads work on one matrix.
+/// The number of multiplications from which on all threads work on one matrix.
 const LARGE: usize = 1 << 26;
 
 /// Calls a function for real or complex numbers of `f32` or `f64`.
@@ -55,9 +55,11 @@ macro_rules! scalar {
     };
 }
 
-/// How many matrices there are, and how many columns and rows they have.
+/// The numbers of matrices, columns and rows.
 fn sizes(op: &'static str, shape: &Shape) -> Result<(usize, usize, usize)> {
-    let [lead @ .., columns, rows] = &shape[..] else { bail!(Backend, op, "{shape:?} has no matrices") };
+    let [lead @ .., columns, rows] = &shape[..] else {
+        bail!(Backend, op, "expected at least 2 dimensions, got shape {shape:?}")
+    };
     Ok((lead.iter().product(), *columns, *rows))
 }
 
@@ -70,7 +72,7 @@ fn each(count: usize, work: usize, f: impl Fn(usize) -> Result<()> + Sync) -> Re
     try_parallel(count, grain, |mut range| range.try_for_each(&f))
 }
 
-/// Matrices of one size, one after the other, that threads take apart.
+/// Contiguous matrices of one size, which threads share.
 struct Batch<T> {
     ptr: Ptr<T>,
     columns: usize,
@@ -78,7 +80,7 @@ struct Batch<T> {
 }
 
 impl<T: Scalar> Batch<T> {
-    /// Those of a contiguous view.
+    /// The matrices of a contiguous view.
     fn new(op: &'static str, view: &ViewMut<'_>) -> Result<Batch<T>> {
         let (_, columns, rows) = sizes(op, view.layout.shape())?;
         debug_assert!(view.layout.is_contiguous() && view.dtype == T::DTYPE);
@@ -97,7 +99,7 @@ impl<T: Scalar> Batch<T> {
     }
 }
 
-/// A contiguous view's elements, in pieces of `each`, that threads take apart.
+/// The elements of a contiguous view, in pieces of `each`, which threads share.
 struct Pieces<T> {
     ptr: Ptr<T>,
     each: usize,
@@ -109,7 +111,7 @@ impl<T> Pieces<T> {
     }
 
     /// # Safety
-    /// There is such a piece, and nobody else uses it.
+    /// There is such a piece, and nothing else uses it.
     unsafe fn at<'a>(&self, number: usize) -> &'a mut [T] {
         // SAFETY: the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.get().add(number * self.each), self.each) }
@@ -120,8 +122,8 @@ fn work(a: usize, b: usize, c: usize) -> usize {
     a.saturating_mul(b).saturating_mul(c)
 }
 
-/// LU factorizations in place, with exchanges of rows if so wanted: `pivots` (`i32`) says which row, counted from 1, was exchanged with
-/// each; `info` (`i32`) is 0, or the number of the first pivot that is zero.
+/// LU factorizations in place, optionally with row exchanges: `pivots` (`i32`) are the rows, counted from 1, that each row was
+/// exchanged with; `info` (`i32`) is 0, or the number of the first zero pivot.
 pub(crate) fn lu(
     op: &'static str,
     a: &mut ViewMut<'_>,
@@ -154,9 +156,11 @@ pub(crate) fn lu_solve(
         return Ok(());
     }
     if pivots.storage.is_foreign() {
-        bail!(Backend, op, "pivots in memory that others write to are none that a factorization made");
+        bail!(Backend, op, "pivots must come from a factorization, got foreign memory");
     }
-    let Some(pivots) = pivots.as_slice::<i32>() else { bail!(Backend, op, "pivots should be i32 in order") };
+    let Some(pivots) = pivots.as_slice::<i32>() else {
+        bail!(Backend, op, "pivots must be contiguous i32, got {}", pivots.dtype)
+    };
     scalar!(op, b.dtype, T => {
         let (a, b) = (Batch::<T>::read(op, &a)?, Batch::<T>::new(op, b)?);
         // SAFETY: the views are contiguous and have a matrix for each number, of which `b`'s is one thread's.
@@ -176,8 +180,8 @@ pub(crate) fn lu_solve(
     })
 }
 
-/// Cholesky factorizations in place of the lower triangles; what is above them has no meaning. `info` (`i32`) is 0, or the
-/// size of the first leading part that is not positive definite.
+/// Cholesky factorizations in place of the lower triangles; the elements above them are undefined. `info` (`i32`) is 0, or the
+/// order of the first leading minor that is not positive.
 pub(crate) fn cholesky(op: &'static str, a: &mut ViewMut<'_>, info: &mut ViewMut<'_>) -> Result<()> {
     let (count, n, _) = sizes(op, a.layout.shape())?;
     let info = Pieces::<i32>::new(info, 1);
@@ -191,8 +195,8 @@ pub(crate) fn cholesky(op: &'static str, a: &mut ViewMut<'_>, info: &mut ViewMut
     })
 }
 
-/// LDL factorizations in place of the lower triangles of symmetric or Hermitian matrices, with LAPACK's `pivots` (`i32`);
-/// what is above them has no meaning. `info` (`i32`) is 0, or the number of the first block that is zero.
+/// LDL factorizations in place of the lower triangles of symmetric or Hermitian matrices, with LAPACK's `pivots` (`i32`); the
+/// elements above them are undefined. `info` (`i32`) is 0, or the number of the first zero block.
 pub(crate) fn ldl(
     op: &'static str,
     a: &mut ViewMut<'_>,
@@ -213,7 +217,7 @@ pub(crate) fn ldl(
     })
 }
 
-/// `b = a⁻¹ · b` for triangles `a`, which lie by columns or, as said, by rows.
+/// `b = a⁻¹ · b` for column-major triangles `a` or, if `by_rows`, row-major ones.
 pub(crate) fn solve_triangular(
     op: &'static str,
     a: View<'_>,
@@ -236,7 +240,7 @@ pub(crate) fn solve_triangular(
     })
 }
 
-/// QR factorizations in place: R on and above the diagonals, the vectors of the reflections below, their factors in `taus`.
+/// QR factorizations in place: R on and above the diagonals, the Householder vectors below, their factors in `taus`.
 pub(crate) fn qr(op: &'static str, a: &mut ViewMut<'_>, taus: &mut ViewMut<'_>) -> Result<()> {
     let (count, n, m) = sizes(op, a.layout.shape())?;
     if m == 0 || n == 0 {
@@ -249,7 +253,7 @@ pub(crate) fn qr(op: &'static str, a: &mut ViewMut<'_>, taus: &mut ViewMut<'_>) 
     })
 }
 
-/// The first columns of the orthogonal matrices that [`qr`] has found, as many as `q` has.
+/// The first columns of the orthogonal matrices of [`qr`], as many as `q` has.
 pub(crate) fn qr_q(op: &'static str, a: View<'_>, taus: View<'_>, q: &mut ViewMut<'_>) -> Result<()> {
     let (count, columns, m) = sizes(op, q.layout.shape())?;
     let k = taus.layout.shape().last().copied().unwrap_or(0);
@@ -258,7 +262,7 @@ pub(crate) fn qr_q(op: &'static str, a: View<'_>, taus: View<'_>, q: &mut ViewMu
     }
     scalar!(op, q.dtype, T => {
         let (a, q) = (Batch::<T>::read(op, &a)?, Batch::<T>::new(op, q)?);
-        let Some(taus) = taus.as_slice::<T>() else { bail!(Backend, op, "factors should lie in order") };
+        let Some(taus) = taus.as_slice::<T>() else { bail!(Backend, op, "tau must be contiguous") };
         // SAFETY: the views are contiguous and have a matrix for each number, of which `q`'s is one thread's.
         each(count, work(m, columns, k), |at| unsafe {
             reflect::reflect(op, a.at(at), m, 0, &taus[at * k..(at + 1) * k], (q.at(at), columns), true)
@@ -267,15 +271,15 @@ pub(crate) fn qr_q(op: &'static str, a: View<'_>, taus: View<'_>, q: &mut ViewMu
 }
 
 fn check_finite<T: Scalar>(op: &'static str, a: Columns<T>, len: usize, number: usize) -> Result<()> {
-    // SAFETY: the caller has a matrix of so many elements, without gaps.
+    // SAFETY: the caller has a matrix of `len` elements, without gaps.
     if unsafe { a.column(0, 0, len) }.iter().all(|x| x.is_finite()) {
         return Ok(());
     }
     bail!(Value, op, "matrix {number} has elements that are not finite")
 }
 
-/// Eigenvalues of Hermitian matrices, of which the lower triangles are read, in ascending order into `values`, and the
-/// eigenvectors in place of the matrices, if they are wanted.
+/// Eigenvalues of Hermitian matrices, in ascending order, to `values` and, if `vectors`, the eigenvectors in place of the
+/// matrices. Only the lower triangles are read.
 pub(crate) fn eigh(op: &'static str, a: &mut ViewMut<'_>, values: &mut ViewMut<'_>, vectors: bool) -> Result<()> {
     let (count, n, _) = sizes(op, a.layout.shape())?;
     if n == 0 {
@@ -291,9 +295,9 @@ pub(crate) fn eigh(op: &'static str, a: &mut ViewMut<'_>, values: &mut ViewMut<'
     })
 }
 
-/// Eigenvalues of any square matrices, which are overwritten, as complex numbers into `values`, and the eigenvectors into
-/// `vectors`. The eigenvalues of real matrices that are not real come in pairs, the one with the positive imaginary part
-/// first; then two columns of `vectors` are the parts of the first one's vector, as LAPACK has it.
+/// Eigenvalues of square matrices, which are overwritten, as complex numbers to `values`, and the eigenvectors to `vectors`.
+/// Complex eigenvalues of real matrices come in pairs, the one with the positive imaginary part first. The two columns of
+/// `vectors` are then the real and imaginary parts of the first one's vector, as in LAPACK.
 pub(crate) fn eig(
     op: &'static str,
     a: &mut ViewMut<'_>,
@@ -315,8 +319,8 @@ pub(crate) fn eig(
     })
 }
 
-/// Singular values of matrices with no fewer rows than columns, in descending order into `values`, with the left vectors in
-/// `u`, as many as it has columns, and the right ones in `v`. The matrices are overwritten.
+/// Singular values of matrices with at least as many rows as columns, in descending order, to `values`, and the left vectors to
+/// `u`, as many as it has columns, and the right ones to `v`. The matrices are overwritten.
 pub(crate) fn svd(
     op: &'static str,
     a: &mut ViewMut<'_>,

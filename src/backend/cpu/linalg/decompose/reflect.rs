@@ -4,23 +4,23 @@ use super::columns::{Columns, axpy, dot, scale};
 use super::scalar::{Real, Scalar};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::{Matrix, Product, Start};
-use crate::backend::cpu::runtime::scratch::filled;
 use crate::backend::cpu::runtime::threads::{parallel_map, try_parallel};
+use crate::memory::scratch::filled;
 
-/// Reflections that are found one by one before they are applied to the rest of a matrix as one.
+/// The number of reflections that are computed one by one before they are applied to the rest of a matrix as a block.
 const BLOCK: usize = 32;
 
-/// The most reflections that are applied as one. More of them are fewer passes over a matrix, but take longer to bring together.
+/// The most reflections that are applied as a block. Larger blocks take fewer passes over a matrix, but longer to build.
 const APPLIED: usize = 64;
 
 /// The most rows that reflections are applied to one by one.
 const SMALL: usize = 8;
 
-/// Columns that reflections are applied to at a time: few enough to stay in the second cache for all blocks.
+/// The number of columns that reflections are applied to at a time: few enough to stay in the L2 cache for all blocks.
 const STRIP: usize = 128;
 
-/// Makes the reflection `h` with `hᴴ · x` a real multiple of the first unit vector, as LAPACK does: returns `tau` and that
-/// multiple. `x` becomes `v`, but for its first element, which is 1 and stays unwritten.
+/// Computes the reflection `h` for which `hᴴ · x` is a real multiple of the first unit vector, as in LAPACK: returns `tau` and
+/// that multiple. `x` becomes `v`, except for its first element, which is an implicit 1.
 pub(super) fn reflection<T: Scalar>(x: &mut [T]) -> (T, T::Real) {
     let Some((first, rest)) = x.split_first_mut() else { return (T::ZERO, T::Real::ZERO) };
     let (re, im) = (first.re(), first.im());
@@ -35,20 +35,20 @@ pub(super) fn reflection<T: Scalar>(x: &mut [T]) -> (T, T::Real) {
     (-apart / T::from_real(beta), beta)
 }
 
-/// `x -= tau · v · vᴴ · x`, where the first element of `v` is 1 and unwritten.
+/// `x -= tau · v · vᴴ · x`, where the first element of `v` is an implicit 1.
 fn reflect_one<T: Scalar>(v: &[T], tau: T, x: &mut [T]) {
     let weight = tau * (x[0] + dot(&v[1..], &x[1..]));
     x[0] = x[0] - weight;
     axpy(-weight, &v[1..], &mut x[1..]);
 }
 
-/// The QR factorization of an `m` by `n` matrix: R on and above the diagonal, the vectors of the reflections below it.
+/// The QR factorization of an `m` by `n` matrix: R on and above the diagonal, the Householder vectors below it.
 ///
 /// # Errors
 /// If memory runs out.
 ///
 /// # Safety
-/// All elements of the matrix are inside its buffer, and nobody else uses it.
+/// All elements of the matrix are inside its buffer, and nothing else uses it.
 pub(super) unsafe fn qr<T: Scalar>(op: &'static str, a: Columns<T>, m: usize, n: usize, taus: &mut [T]) -> Result<()> {
     let k = m.min(n);
     for start in (0..k).step_by(BLOCK) {
@@ -69,14 +69,14 @@ pub(super) unsafe fn qr<T: Scalar>(op: &'static str, a: Columns<T>, m: usize, n:
     Ok(())
 }
 
-/// `q = H₀ · H₁ ⋯ · q`, for some columns `q` of `m` elements; the vector of reflection `j` begins in row `j + below` of column
-/// `j` of `a`, with a 1 that is not written. With `identity`, `q` is first overwritten with columns of the identity.
+/// `q = H₀ · H₁ ⋯ · q`, for columns `q` of `m` elements; the vector of reflection `j` begins in row `j + below` of column `j` of
+/// `a`, with an implicit 1. With `identity`, `q` is first overwritten with columns of the identity.
 ///
 /// # Errors
 /// If memory runs out.
 ///
 /// # Safety
-/// All elements of the matrices are inside their buffers, and nobody else uses `q`.
+/// All elements of the matrices are inside their buffers, and nothing else uses `q`.
 pub(super) unsafe fn reflect<T: Scalar>(
     op: &'static str,
     a: Columns<T>,
@@ -116,8 +116,8 @@ pub(super) unsafe fn reflect<T: Scalar>(
             let (start, end) = (strip * STRIP, columns.min((strip + 1) * STRIP));
             for (at, block) in blocks.iter().enumerate().rev() {
                 let row = at * size + below;
-                // The later reflections leave the columns of the identity before theirs as they are: zero where this block
-                // begins.
+                // Later reflections do not change the columns of the identity before theirs: they are zero from the row
+                // where this block begins.
                 let first = if identity { start.max(row).min(end) } else { start };
                 // SAFETY: the caller's promise; the columns are this thread's.
                 unsafe { block.apply(op, q.from(row, first), end - first)? };
@@ -127,8 +127,8 @@ pub(super) unsafe fn reflect<T: Scalar>(
     })
 }
 
-/// The product of reflections as [`reflect`] takes them: a square matrix of size `n`, by columns; or nothing, if it is not
-/// wanted. Rotations go on from it, and not from the identity, on which they would leave ever smaller numbers.
+/// If it is requested, the product of reflections as [`reflect`] takes them: a square column-major matrix of size `n`. Rotations
+/// start with it, not with the identity, on which they would leave ever smaller numbers.
 ///
 /// # Errors
 /// If memory runs out.
@@ -151,11 +151,11 @@ pub(super) unsafe fn reflections<T: Scalar>(
     Ok(q)
 }
 
-/// Some reflections as one: `1 + v · t · vᴴ`, or its conjugate transpose, for matrices from the left.
+/// A block of reflections: `1 + v · t · vᴴ`, or its conjugate transpose, to multiply matrices from the left.
 struct Block<T> {
-    /// The conjugate of `v`: `rows` by `count`, by rows.
+    /// The conjugate of `v`: `rows` by `count`, row-major.
     v: Vec<T>,
-    /// The transpose of `v · t`: `count` by `rows`, by rows.
+    /// The transpose of `v · t`: `count` by `rows`, row-major.
     vt: Vec<T>,
     rows: usize,
     count: usize,
@@ -227,7 +227,7 @@ impl<T: Scalar> Block<T> {
         Ok(Block { v, vt, rows, count })
     }
 
-    /// Replaces `c`, some columns of `rows` elements, with its product.
+    /// Replaces `c`, columns of `rows` elements, with its product.
     ///
     /// # Safety
     /// As [`reflect`].
@@ -236,7 +236,7 @@ impl<T: Scalar> Block<T> {
         if rows == 0 || columns == 0 || count == 0 {
             return Ok(());
         }
-        // The transposes, which lie row by row.
+        // The transposes, which are row-major.
         let mut weights = filled(op, T::ZERO, count * columns)?;
         let product = Product {
             m: columns,

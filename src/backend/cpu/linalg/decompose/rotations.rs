@@ -3,17 +3,17 @@
 use super::columns::Columns;
 use super::scalar::{Real, Scalar};
 use crate::Result;
-use crate::backend::cpu::runtime::scratch::with_room;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::memory::scratch::with_room;
 use crate::zip::zip;
 use smallvec::SmallVec;
 
-/// Rows that rotations are applied to at a time: those of all columns stay in the second cache, and those of the columns that
-/// a wave of sweeps is at in the first.
+/// The number of rows that rotations are applied to at a time: those of all columns stay in the L2 cache, and those of the columns
+/// of a wave of sweeps in the L1 cache.
 const ROTATED_ROWS: usize = 128;
 
-/// Sweeps that follow each other over the columns.
+/// The number of sweeps that follow each other over the columns.
 const SWEEPS: usize = 16;
 
 /// A rotation of two columns: `x, y = c · x + s · y, c · y - s · x`.
@@ -25,10 +25,10 @@ struct Rotation<T> {
     s: T,
 }
 
-/// A matrix, and rotations of its columns that are yet to be applied: many of them, to few rows at a time.
+/// A matrix, and pending rotations of its columns, which are applied many at a time to few rows.
 pub(super) struct Rotated<T> {
-    /// Strips of [`ROTATED_ROWS`] rows one after the other, each by columns: with whole columns far apart, those of one wave
-    /// would compete for the same places in the cache.
+    /// Contiguous strips of [`ROTATED_ROWS`] rows, each column-major: with a large stride, the columns of one wave would compete
+    /// for the same cache sets.
     z: Vec<T>,
     rows: usize,
     columns: usize,
@@ -36,7 +36,7 @@ pub(super) struct Rotated<T> {
 }
 
 impl<T: Real> Rotated<T> {
-    /// The parts of `columns` columns that lie one after the other, or nothing at all.
+    /// The parts of `columns` contiguous columns, or an empty matrix.
     ///
     /// # Errors
     /// If memory runs out.
@@ -76,7 +76,7 @@ impl<T: Real> Rotated<T> {
         self.pending.clear();
     }
 
-    /// Writes the columns, with all rotations applied, to where they came from.
+    /// Applies all rotations, and writes the columns back.
     pub fn finish<S: Scalar<Real = T>>(mut self, to: &mut [S]) {
         self.apply();
         let (rows, to) = (self.rows, parts(to));
@@ -92,23 +92,23 @@ impl<T: Real> Rotated<T> {
     }
 }
 
-/// The numbers themselves, or the real and the imaginary part of each.
+/// The numbers themselves, or the real and imaginary parts of complex numbers.
 fn parts<T: Scalar>(x: &mut [T]) -> &mut [T::Real] {
     let len = size_of_val(x) / size_of::<T::Real>();
     // SAFETY: a scalar is one real number, or two side by side.
     unsafe { std::slice::from_raw_parts_mut(x.as_mut_ptr().cast(), len) }
 }
 
-/// Rotations in another order with the same result, in which those of the same columns are close together. A method's sweep
-/// rotates neighbouring columns, one pair after the other; the next sweep can follow a column behind it.
+/// Reorders rotations, with the same result, so that those of the same columns are close together. A sweep rotates pairs of
+/// neighbouring columns in sequence; the next sweep can follow one column behind it.
 fn in_waves<T: Real>(list: &[Rotation<T>]) -> Vec<Rotation<T>> {
-    // 1 or -1 for neighbours. The place of a rotation in a sweep falls by 1 from one to the next.
+    // 1 or -1 for neighbours. The position of a rotation in a sweep decreases by 1 from one to the next.
     let direction = |r: &Rotation<T>| r.y as isize - r.x as isize;
-    let place = |r: &Rotation<T>| -direction(r) * r.x as isize;
+    let position = |r: &Rotation<T>| -direction(r) * r.x as isize;
     let (mut waves, mut start) = (Vec::with_capacity(list.len()), 0);
     while start < list.len() {
         let along = direction(&list[start]);
-        // Where each sweep goes on, and where it ends.
+        // The next rotation of each sweep, and its end.
         let mut sweeps: SmallVec<[(usize, usize); SWEEPS]> = SmallVec::new();
         while sweeps.len() < SWEEPS && start < list.len() && direction(&list[start]) == along {
             let follows = |pair: &[Rotation<T>]| direction(&pair[1]) == along && pair[1].x == pair[0].y;
@@ -119,9 +119,9 @@ fn in_waves<T: Real>(list: &[Rotation<T>]) -> Vec<Rotation<T>> {
                 break;
             }
         }
-        // A rotation has columns in common with those of the sweep before it up to a place below its own: these come first.
+        // A rotation shares columns with those of the previous sweep up to a position below its own: these come first.
         let ahead =
-            |(lag, &(next, end)): (usize, &(usize, usize))| (next < end).then(|| place(&list[next]) - lag as isize);
+            |(lag, &(next, end)): (usize, &(usize, usize))| (next < end).then(|| position(&list[next]) - lag as isize);
         while let Some(first) = sweeps.iter().enumerate().filter_map(ahead).max() {
             for (lag, sweep) in sweeps.iter_mut().enumerate() {
                 if ahead((lag, sweep)) == Some(first) {

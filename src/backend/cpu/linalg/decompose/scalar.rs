@@ -4,7 +4,7 @@ use super::columns::{Columns, axpy, dot};
 use super::schur;
 use super::tridiagonal::symmetric_product;
 use crate::backend::cpu::linalg::gemm::{Matrix, Number, Product, Start, gemm};
-use crate::backend::cpu::runtime::scratch::filled;
+use crate::memory::scratch::filled;
 use crate::{Complex, Element, Result};
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -32,7 +32,7 @@ pub(crate) trait Scalar:
     fn from_complex(x: Self::Complex) -> Option<Self>;
     fn re(self) -> Self::Real;
     fn im(self) -> Self::Real;
-    /// The complex conjugate: of real numbers they themselves.
+    /// The complex conjugate; a real number is its own conjugate.
     fn conj(self) -> Self;
     fn abs(self) -> Self::Real;
     /// The sum of the parts' absolute values, by which LAPACK chooses pivots.
@@ -41,17 +41,17 @@ pub(crate) trait Scalar:
     /// `self * b + c`, rounded once if `FMA`.
     fn mul_add<const FMA: bool>(self, b: Self, c: Self) -> Self;
 
-    /// Makes a Hessenberg matrix triangular or, if it is real, triangular but for blocks of size 2 with complex eigenvalues.
-    /// `z` is multiplied by the same rotations from the right; without it only the eigenvalues are right.
+    /// Makes a Hessenberg matrix triangular; a real one keeps blocks of size 2 with complex eigenvalues. `z` is multiplied by
+    /// the same rotations from the right; without it only the eigenvalues are valid.
     ///
     /// # Errors
     /// If it does not converge.
     ///
     /// # Safety
-    /// Both matrices are `n` by `n`, and nobody else uses them.
+    /// Both matrices are `n` by `n`, and nothing else uses them.
     unsafe fn schur(op: &'static str, h: Columns<Self>, n: usize, z: Option<Columns<Self>>) -> Result<()>;
 
-    /// A product, with the conjugate of `b` if so wanted.
+    /// A product, optionally with the conjugate of `b`.
     ///
     /// # Errors
     /// If memory runs out.
@@ -60,11 +60,11 @@ pub(crate) trait Scalar:
     /// As [`gemm`].
     unsafe fn product(op: &'static str, product: &Product<Self>, conjugate_b: bool) -> Result<()>;
 
-    /// Adds to `sums` what the first columns of the lower triangle of a Hermitian matrix, and the rows that mirror them, add to
-    /// its product with `v`. Of the tiles on the diagonal all may be read.
+    /// Adds to `sums` the part of the product of a Hermitian matrix and `v` that comes from the first columns of the lower
+    /// triangle and the rows that mirror them. Tiles on the diagonal may be read as a whole.
     ///
     /// # Safety
-    /// The matrix has as many rows as `v` has elements, all of them inside the buffer, and nobody writes it. Both are multiples
+    /// The matrix has as many rows as `v` has elements, all of them inside the buffer, and nothing writes it. Both are multiples
     /// of [`TILE`](super::columns::TILE), as is the number of columns.
     unsafe fn hermitian_product(a: Columns<Self>, columns: usize, v: &[Self], sums: &mut [Self]) {
         for j in 0..columns {
@@ -76,7 +76,7 @@ pub(crate) trait Scalar:
     }
 }
 
-/// The real ones of these types.
+/// The real types.
 pub(crate) trait Real: Scalar<Real = Self> + PartialOrd {
     const EPSILON: Self;
     /// Matrices are scaled unless their largest elements lie between this and its inverse.
@@ -234,16 +234,16 @@ macro_rules! scalars {
         }
     )+};
 }
-// Squares of f32 neither overflow in f64 nor are they rounded.
+// In f64, squares of f32 do not overflow and are exact.
 scalars!(f32 1e-12 |a, b| (f64::from(a) * f64::from(a) + f64::from(b) * f64::from(b)).sqrt() as f32, f64 1e-100 fast_hypot);
 
-/// Without the care that the library function takes, where no square overflows or underflows: in a third of the time.
+/// `hypot` where no square overflows or underflows, in a third of the time of the library function.
 fn fast_hypot(a: f64, b: f64) -> f64 {
     let squares = a * a + b * b;
     if squares > 1e-280 && squares < 1e280 { squares.sqrt() } else { a.hypot(b) }
 }
 
-/// A product of complex matrices, from those of their parts. The parts of a matrix are matrices of twice its steps.
+/// A product of complex matrices, from those of their parts. The parts of a matrix are matrices with twice its strides.
 ///
 /// # Safety
 /// As [`gemm`].

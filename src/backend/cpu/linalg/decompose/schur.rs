@@ -1,19 +1,19 @@
-//! The QR method: from Hessenberg form to a triangle, or, of real matrices, to one with blocks of size 2 on its diagonal.
+//! The QR method: from Hessenberg form to a triangle, which for real matrices has blocks of size 2 on its diagonal.
 
 use super::columns::Columns;
 use super::scalar::{Real, Scalar};
 use crate::Result;
-use crate::backend::cpu::runtime::scratch::filled;
 use crate::error::bail;
+use crate::memory::scratch::filled;
 
-/// Steps of the QR method for one eigenvalue before it is given up.
+/// The most steps of the QR method for one eigenvalue.
 const STEPS: usize = 90;
 
 fn not_converged(op: &'static str, n: usize) -> Result<()> {
     bail!(Value, op, "the eigenvalues of a matrix of size {n} did not converge")
 }
 
-/// The first row of the block that ends with row `last`: what is below the diagonal before it is negligible, and set to zero.
+/// The first row of the block that ends with row `last`. The subdiagonal element before it is negligible, and set to zero.
 ///
 /// # Safety
 /// As [`Scalar::schur`].
@@ -122,7 +122,7 @@ fn complex_sqrt<T: Scalar<Complex = T>>(x: T) -> T {
     if size == zero {
         return T::ZERO;
     }
-    // The greater part first, so that nothing is lost in a difference.
+    // The greater part first, to avoid cancellation.
     let great = ((size + x.re().abs()) * half).sqrt();
     let small = x.im().abs() * half / great;
     let (re, im) = if x.re() >= zero { (great, small) } else { (small, great) };
@@ -163,7 +163,7 @@ pub(super) unsafe fn real_schur<T: Real>(
             let (mut x, mut y) = (h.get(last, last), h.get(last - 1, last - 1));
             let mut w = h.get(last, last - 1) * h.get(last - 1, last);
             if steps > 0 && steps % 10 == 0 {
-                // An unusual shift, where the usual ones go round in circles.
+                // An exceptional shift, if the usual ones do not converge.
                 moved = moved + x;
                 (0..end).for_each(|i| h.set(i, i, h.get(i, i) - x));
                 let s = h.get(last, last - 1).abs() + h.get(last - 1, last - 2).abs();
@@ -173,7 +173,7 @@ pub(super) unsafe fn real_schur<T: Real>(
             if steps > STEPS {
                 return not_converged(op, n);
             }
-            // Where two small elements below the diagonal follow each other the step can begin.
+            // The step can begin at two consecutive small subdiagonal elements.
             let (mut m, mut column);
             m = last - 2;
             loop {

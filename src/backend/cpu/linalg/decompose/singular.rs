@@ -1,5 +1,5 @@
-//! Singular values and vectors: to a bidiagonal matrix by reflections, and from there to a diagonal one by rotations or, for
-//! the vectors of a large one, by divide and conquer.
+//! Singular values and vectors: reduction to a bidiagonal matrix by reflections, and to a diagonal one by rotations or, for the
+//! vectors of a large matrix, by divide and conquer.
 
 use super::blocks::subtract;
 use super::columns::{Columns, axpy, axpy2, dot, scalars, scale};
@@ -9,25 +9,25 @@ use super::rotations::Rotated;
 use super::scalar::{Real, Scalar};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
-use crate::backend::cpu::runtime::scratch::filled;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::error::bail;
+use crate::memory::scratch::filled;
 
-/// Reflections that are applied to the rest of a matrix as one. With more of them, what is read has more to be added to it.
+/// The number of reflections that are applied to the rest of a matrix as a block. Larger blocks add more updates to what is read.
 const BLOCK: usize = 16;
 
-/// Columns whose sums are made together, whatever the number of threads.
+/// The number of columns that are summed together, independent of the number of threads.
 const CHUNK: usize = 64;
 
-/// The singular values of an `m` by `n` matrix, where `m` is not less than `n`, in descending order into `values`. `u` gets
-/// the left vectors, `n` or `m` columns of them, and `v` the right ones. The matrix is overwritten. All its elements are finite.
+/// The singular values of an `m` by `n` matrix with `m ≥ n`, in descending order, to `values`. `u` gets `n` or `m` columns of left
+/// vectors, and `v` the right vectors. The matrix is overwritten. All its elements are finite.
 ///
 /// # Errors
 /// If memory runs out, or the rotations do not converge.
 ///
 /// # Safety
-/// All elements of the matrices are inside their buffers, and nobody else uses them.
+/// All elements of the matrices are inside their buffers, and nothing else uses them.
 pub(super) unsafe fn svd<T: Scalar>(
     op: &'static str,
     a: Columns<T>,
@@ -123,8 +123,8 @@ pub(super) unsafe fn svd<T: Scalar>(
     Ok(())
 }
 
-/// Reflections from the left and the right make a square matrix bidiagonal and real: its diagonal, and what is above it. The vectors
-/// of those from the left stay below the diagonal, those from the right go to the columns of `rows`.
+/// Reduces a square matrix to a real bidiagonal one, by reflections from both sides: its diagonal and superdiagonal. The vectors
+/// from the left are stored below the diagonal, those from the right in the columns of `rows`.
 ///
 /// # Safety
 /// As [`svd`]; both matrices are `n` by `n`.
@@ -137,8 +137,8 @@ unsafe fn bidiagonal<T: Scalar>(
     rows: Columns<T>,
     right: &mut [T],
 ) -> Result<()> {
-    // Reflections change the matrix to `a - v · yᴴ - x · uᴴ`: that is done for a whole block of them at once, and until then for
-    // what is read.
+    // Reflections change the matrix to `a - v · yᴴ - x · uᴴ`. The matrix is updated for a whole block of them at once; until then,
+    // the elements that are read are.
     let panel = || filled(op, T::ZERO, n * BLOCK);
     let (mut vs, mut ys, mut xs, mut us) = (panel()?, panel()?, panel()?, panel()?);
     let mut partial = filled(op, T::ZERO, n.div_ceil(CHUNK) * n)?;
@@ -165,7 +165,7 @@ unsafe fn bidiagonal<T: Scalar>(
             if first == n {
                 return Ok(());
             }
-            // What is known of `y` and of the conjugate of row `k`, as the reflections leave it, before the matrix is read.
+            // The parts of `y` and of the conjugate of row `k`, after the reflections, that are known before the matrix is read.
             let new = &v[k..];
             y[first..].fill(T::ZERO);
             // SAFETY: as above.
@@ -175,8 +175,8 @@ unsafe fn bidiagonal<T: Scalar>(
                 axpy2(-dot(&v[k..], new), known_y, -dot(&x[k..], new), known_u, &mut y[first..]);
                 axpy2(-v[k].conj(), known_y, -x[k].conj(), known_u, &mut u[first..]);
             }
-            // Each column is read once, for its element of `y` and so of `u`, and for its part of the product with `u`. The
-            // length of `u` is not known yet: that product is divided by it below.
+            // Each column is read once, for its element of `y`, and thus of `u`, and for its part of the product with `u`. The
+            // length of `u` is not known yet, so that the product is divided by it below.
             let (size, chunks) = (n - first, (n - first).div_ceil(CHUNK));
             let (matrix, sums) = (Ptr::new(a.ptr), Ptr::new(partial.as_mut_ptr()));
             let (y_ptr, u_ptr) = (Ptr::new(y[first..].as_mut_ptr()), Ptr::new(u[first..].as_mut_ptr()));
@@ -201,7 +201,7 @@ unsafe fn bidiagonal<T: Scalar>(
             u[first] = T::ONE;
             // SAFETY: as above.
             unsafe { rows.column(k, first, n - first) }.copy_from_slice(&u[first..]);
-            // Without a reflection nothing is left of the product.
+            // Without a reflection `tau` makes the product zero.
             let divisor = if tau == T::ZERO { T::ONE } else { before - T::from_real(beta) };
             let (x, u) = (&mut x[first..], &u[first..]);
             x.fill(T::ZERO);
@@ -217,7 +217,7 @@ unsafe fn bidiagonal<T: Scalar>(
         }
         let rest = n - end;
         let down = |panel: &[T]| Matrix { ptr: panel.as_ptr().wrapping_add(end), row: 1, col: n as isize };
-        // The transpose of what is left lies row by row.
+        // The transpose of the remaining matrix is row-major.
         // SAFETY: the caller's promise; the vectors have `n` elements each.
         unsafe {
             subtract(op, [rest, rest, end - start], (down(&ys), true), down(&vs).t(), a.at(end, end), a.ld)?;
@@ -227,10 +227,10 @@ unsafe fn bidiagonal<T: Scalar>(
     Ok(())
 }
 
-/// Reads some columns of a matrix once for two products: `y = tau · (aᴴ · v + y)` and, with `u = u - y`, `sums = sums + a · u`,
-/// but for the first column if so wanted.
+/// Reads columns of a matrix once for two products: `y = tau · (aᴴ · v + y)` and, with `u = u - y`, `sums = sums + a · u`, the
+/// latter optionally without the first column.
 struct BothProducts<'a, T> {
-    /// As many rows as `v` has elements, as many columns as `y` and `u`.
+    /// It has as many rows as `v` has elements, and as many columns as `y` and `u`.
     a: Columns<T>,
     v: &'a [T],
     tau: T,
@@ -251,7 +251,7 @@ impl<T: Scalar> Job for BothProducts<'_, T> {
         let sums = &mut sums[..rows];
         for first in (0..y.len()).step_by(TOGETHER) {
             let count = TOGETHER.min(y.len() - first);
-            // Columns that are not there are read as others, and count nothing.
+            // Missing columns are read as the last one, and contribute nothing.
             // SAFETY: columns of the matrix, which are only read.
             let columns: [&[T]; TOGETHER] = each(|c| unsafe { &*a.column(first + c.min(count - 1), 0, rows) });
             let mut dots = [[T::ZERO; LANES]; TOGETHER];
@@ -291,8 +291,8 @@ fn rotation<T: Real>(f: T, g: T) -> (T, T, T) {
     if length == T::ZERO { (T::ONE, T::ZERO, T::ZERO) } else { (f / length, g / length, length) }
 }
 
-/// Rotations make a bidiagonal matrix diagonal (the implicit QR method of Golub and Kahan), and the columns of `u` and `v` its
-/// singular vectors.
+/// Rotations make a bidiagonal matrix diagonal (the implicit QR method of Golub and Kahan), and turn the columns of `u` and `v`
+/// into its singular vectors.
 pub(super) fn diagonalize<T: Real>(
     op: &'static str,
     s: &mut [T],

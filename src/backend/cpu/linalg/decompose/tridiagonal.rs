@@ -1,45 +1,45 @@
-//! Hermitian matrices to tridiagonal ones, by reflections from both sides.
+//! Reduction of Hermitian matrices to tridiagonal ones, by reflections from both sides.
 //!
-//! Half of the time goes into products of the matrix with vectors, one for each column, which read all of it. So every thread
-//! has columns of its own, which stay in its cache, and the matrix is padded with zeros to whole vectors.
+//! Half of the time is spent in products of the matrix and vectors, one for each column, which read the whole matrix. So every
+//! thread has a fixed set of columns, which stay in its cache, and the matrix is padded with zeros to whole vectors.
 
 use super::columns::{Columns, Rows, TILE, axpy, combine, dot, dots, scale};
 use super::reflect::reflection;
 use super::scalar::{Real, Scalar};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::{MIRRORED, Matrix, Mirrored, Number, Product, Start, mirrored};
-use crate::backend::cpu::runtime::scratch::filled;
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, num_threads, try_parallel};
+use crate::memory::scratch::filled;
 use crate::zip::zip;
 use std::ops::Range;
 
-/// Reflections that are applied to the rest of a matrix as one: a multiple of [`TILE`]. With more of them, what is read has more to
-/// be added to it.
+/// The number of reflections that are applied to the rest of a matrix as a block: a multiple of [`TILE`]. Larger blocks add more
+/// updates to what is read.
 const BLOCK: usize = 16;
 
-/// Columns whose sums are made together, whatever the number of threads: a multiple of [`TILE`].
+/// The number of columns that are summed together, independent of the number of threads: a multiple of [`TILE`].
 const CHUNK: usize = 64;
 
-/// A Hermitian matrix with rows and columns of zeros up to multiples of [`TILE`]. The lower triangle is kept, and all of the
-/// tiles of that size on the diagonal, so that a product needs no part of a vector.
+/// A Hermitian matrix, padded with rows and columns of zeros to multiples of [`TILE`]. The lower triangle and all of the tiles on
+/// the diagonal are stored, so that a product only needs whole vectors.
 pub(super) struct Tiled<T> {
     elements: Vec<T>,
-    /// The number of rows and columns, with those that are zero.
+    /// The number of rows and columns, including padding.
     size: usize,
     ld: usize,
 }
 
 impl<T: Scalar> Tiled<T> {
-    /// A copy of a matrix of which the lower triangle is read.
+    /// A copy of a matrix. Only the lower triangle is read.
     ///
     /// # Errors
     /// If memory runs out.
     ///
     /// # Safety
-    /// All elements of the matrix are inside its buffer, and nobody else uses it.
+    /// All elements of the matrix are inside its buffer, and nothing else uses it.
     pub unsafe fn new(op: &'static str, from: Columns<T>, n: usize) -> Result<Tiled<T>> {
         let size = n.next_multiple_of(TILE);
-        // Columns a power of two apart compete for the same places in the cache.
+        // Columns a power of two apart compete for the same cache sets.
         let ld = size + if size.is_multiple_of(256) { TILE } else { 0 };
         let mut elements = filled(op, T::ZERO, size * ld)?;
         for j in 0..n {
@@ -56,8 +56,8 @@ impl<T: Scalar> Tiled<T> {
         Columns { ptr: self.elements.as_mut_ptr(), ld: self.ld }
     }
 
-    /// Reflections from both sides make the matrix tridiagonal and real: `diagonal`, and `off[k]` beside `k` and `k + 1`. The
-    /// vectors stay below the subdiagonal.
+    /// Reduces the matrix to a real tridiagonal one, by reflections from both sides: `diagonal`, and `off[k]` between `k` and
+    /// `k + 1`. The vectors are stored below the subdiagonal.
     ///
     /// # Errors
     /// If memory runs out.
@@ -69,8 +69,8 @@ impl<T: Scalar> Tiled<T> {
         taus: &mut [T],
     ) -> Result<()> {
         let (n, size, a) = (diagonal.len(), self.size, self.columns());
-        // Reflections change the matrix to `a - v · wᴴ - w · vᴴ`: that is done for a whole block of them at once, and until then
-        // for what is read. Here are `v` and `w` of each in turn.
+        // Reflections change the matrix to `a - v · wᴴ - w · vᴴ`. The matrix is updated for a whole block of them at once; until
+        // then, the elements that are read are. These are alternating `v` and `w`.
         let mut pairs = filled(op, T::ZERO, 2 * BLOCK.min(n) * size)?;
         let (mut products, mut weights) = (HermitianProduct::new(op, size)?, [T::ZERO; 2 * BLOCK]);
         for start in (0..n).step_by(BLOCK) {
@@ -79,7 +79,7 @@ impl<T: Scalar> Tiled<T> {
                 let (tile, first, count) = (k / TILE * TILE, k + 1, 2 * (k - start));
                 let (earlier, new) = pairs.split_at_mut(count * size);
                 let (v, w) = new[..2 * size].split_at_mut(size);
-                // The vectors are zero up to their first element, in all rows that are read.
+                // The vectors are zero before their first element, in all rows that are read.
                 v[start..first].fill(T::ZERO);
                 w[start..first].fill(T::ZERO);
                 let earlier = |from: usize| Rows { rows: &*earlier, size, from };
@@ -99,7 +99,7 @@ impl<T: Scalar> Tiled<T> {
                 v[first + 1..n].copy_from_slice(&column[2..]);
                 let tile = first / TILE * TILE;
                 let v = &v[tile..];
-                // SAFETY: the matrix is `size` by `size`, and nobody writes it.
+                // SAFETY: the matrix is `size` by `size`, and nothing writes it.
                 let product = unsafe { products.of(a, tile, v)? };
                 dots(earlier(tile), v, weights);
                 (0..count).step_by(2).for_each(|t| (weights[t], weights[t + 1]) = (-weights[t + 1], -weights[t]));
@@ -126,7 +126,7 @@ struct Chunks {
 }
 
 impl Chunks {
-    /// How many pairs of chunks there are.
+    /// The number of pairs of chunks.
     fn count(self) -> usize {
         (self.size.div_ceil(CHUNK) - self.tile / CHUNK).div_ceil(2)
     }
@@ -139,8 +139,8 @@ impl Chunks {
         [columns(long), if long == short { 0..0 } else { columns(short) }]
     }
 
-    /// Calls `f` with the number of every pair and its chunks, on threads: one part of the pairs for each, so that a column comes to the
-    /// same thread every time.
+    /// Calls `f` with the number of every pair and its chunks, on threads. Each thread has a fixed part of the pairs, and thus the
+    /// same columns every time.
     fn each(self, f: impl Fn(usize, Range<usize>) -> Result<()> + Sync) -> Result<()> {
         let (count, size) = (self.count(), self.size - self.tile);
         let grain = if size * size < 4 * GRAIN { count } else { count.div_ceil(num_threads()) };
@@ -151,12 +151,12 @@ impl Chunks {
     }
 }
 
-/// Products of a matrix of `size` by a vector.
+/// Products of a matrix of size `size` and a vector.
 struct HermitianProduct<T> {
     size: usize,
     /// The sums of each pair of chunks.
     sums: Vec<T>,
-    /// What they add up to.
+    /// Their total.
     product: Vec<T>,
 }
 
@@ -169,7 +169,7 @@ impl<T: Scalar> HermitianProduct<T> {
     /// `a · v`, for the part of the matrix from a tile on.
     ///
     /// # Safety
-    /// The matrix is `size` by `size`, and nobody writes it; `v` has as many elements as the part has rows.
+    /// The matrix is `size` by `size`, and nothing writes it; `v` has as many elements as the part has rows.
     unsafe fn of(&mut self, a: Columns<T>, tile: usize, v: &[T]) -> Result<&mut [T]> {
         let (size, chunks) = (self.size, Chunks { tile, size: self.size });
         for at in 0..chunks.count() {
@@ -195,14 +195,14 @@ impl<T: Scalar> HermitianProduct<T> {
     }
 }
 
-/// `a -= Σ v · wᴴ + w · vᴴ` from a row and column on, for the lower triangle and the tiles on the diagonal. The rows of a block of
-/// pairs are those of `v` and `w` in turn.
+/// `a -= Σ v · wᴴ + w · vᴴ` from a row and column on, for the lower triangle and the tiles on the diagonal. The rows of `pairs`
+/// are alternating `v` and `w`.
 ///
 /// # Errors
 /// If memory runs out.
 ///
 /// # Safety
-/// The matrix has as many rows as the vectors have elements, and as many columns, and nobody else uses it.
+/// The matrix has as many rows as the vectors have elements, and as many columns, and nothing else uses it.
 unsafe fn update<T: Scalar>(op: &'static str, a: Columns<T>, pairs: Rows<'_, T>) -> Result<()> {
     const COUNT: usize = 2 * BLOCK;
     let Rows { size, from: end, .. } = pairs;
@@ -213,7 +213,7 @@ unsafe fn update<T: Scalar>(op: &'static str, a: Columns<T>, pairs: Rows<'_, T>)
             let others = &pairs.row(t ^ 1)[from - end..];
             weights[t..].iter_mut().step_by(COUNT).zip(others).for_each(|(to, x)| *to = -x.conj());
         }
-        // The transpose, which lies row by row.
+        // The transpose, which is row-major.
         let product = Product {
             m: columns.len(),
             n: size - from,

@@ -1,13 +1,13 @@
-//! The innermost loop of a matrix product: a tile of the result, small enough to stay in registers while the inner
-//! dimension runs past. Every tile size up to the largest has its own version, so that edges need no padding.
+//! The innermost loop of a matrix product: a tile of the result that stays in registers during the loop over the inner
+//! dimension. Every tile size up to the largest has its own version, so that edges need no padding.
 
 use super::vector::Vector;
 use crate::zip::zip;
 
-/// A tile of `out = start + a · b`. Its rows and vectors are those of the kernel that computes it.
+/// A tile of `out = start + a · b`. Its numbers of rows and vectors are those of the kernel that computes it.
 pub(super) struct Tile<T> {
     pub k: usize,
-    /// The steps of `a` are free; those of `b` are `b_row` and 1.
+    /// The strides of `a` are arbitrary; those of `b` are `b_row` and 1.
     pub a: *const T,
     pub a_row: isize,
     pub a_col: isize,
@@ -15,15 +15,15 @@ pub(super) struct Tile<T> {
     pub b_row: isize,
     pub out: *mut T,
     pub width: usize,
-    /// Lanes of the last vector that belong to the tile.
+    /// The number of lanes of the last vector that belong to the tile.
     pub last: usize,
     pub start: Start<T>,
-    /// Memory to ask for meanwhile: rows of `k` elements.
+    /// Memory to prefetch: rows of `k` elements.
     pub ahead: Ahead<T>,
 }
 
-/// Rows that a later tile reads, which are asked for a line at a time while the inner dimension runs past: asked for all
-/// at once, they would fill the queue of misses, and the operands wait behind them.
+/// Rows of a later tile, which are prefetched one cache line at a time during the loop over the inner dimension. Prefetched all at
+/// once, they would fill the queue of misses and delay the operands.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead<T> {
     pub ptr: *const T,
@@ -31,11 +31,11 @@ pub(super) struct Ahead<T> {
     pub rows: usize,
 }
 
-/// What the products are added to.
+/// The initial value of the result.
 #[derive(Clone, Copy)]
 pub(crate) enum Start<T> {
     Zero,
-    /// What stands in `out`.
+    /// The contents of `out`.
     Out,
     /// An element for each column, the same in all rows.
     Row(*const T),
@@ -43,22 +43,22 @@ pub(crate) enum Start<T> {
 
 pub(super) type Kernel<T> = unsafe fn(&Tile<T>);
 
-/// Rows and other rows, all of `k` elements side by side.
+/// Rows and other rows, all of `k` contiguous elements.
 pub(super) struct Dots<T> {
     pub k: usize,
     pub rows: *const T,
     pub row: isize,
     pub others: *const T,
     pub other: isize,
-    /// Where the products go: for each row, for each other one, sums in as many lanes as a vector has.
+    /// The target of the products: for each row and each other row, a vector of partial sums.
     pub to: *mut T,
 }
 
-/// Rows whose products are computed side by side: the others are read once for all of them.
+/// The number of rows whose products are computed together: the others are read once for all of them.
 pub(super) const ROWS: usize = 4;
-/// The most other rows that they are multiplied with in one go.
+/// The most other rows that they are multiplied by at once.
 pub(super) const OTHERS: usize = 4;
-/// The most lanes a vector has.
+/// The most lanes of a vector.
 pub(super) const LANES: usize = 16;
 
 /// The kernels for one instruction set: `tiles[rows - 1][vectors - 1]`, and `dots[others - 1]` for one row and for
@@ -71,12 +71,12 @@ pub(crate) struct Kernels<T: 'static> {
 }
 
 impl<T> Kernels<T> {
-    /// The most rows a tile has.
+    /// The most rows of a tile.
     pub(super) fn rows(&self) -> usize {
         self.tiles.len()
     }
 
-    /// The most vectors a row of a tile has.
+    /// The most vectors in a row of a tile.
     pub(super) fn vectors(&self) -> usize {
         self.tiles[0].len()
     }
@@ -84,7 +84,7 @@ impl<T> Kernels<T> {
 
 /// # Safety
 /// The CPU has `V`'s instructions; `a` has `M` rows and `k` columns, `b` has `k` rows, `out` has `M` rows, each of
-/// `N` vectors but for what `last` leaves out, as does the row to start from; nobody else uses that part of `out`.
+/// `N` vectors but for what `last` leaves out, as does the row to start from; nothing else uses that part of `out`.
 #[inline(always)]
 unsafe fn tile<V: Vector, const M: usize, const N: usize>(tile: &Tile<V::Item>, zero: V::Item) {
     // SAFETY: the caller's promise covers every address below.
@@ -94,7 +94,7 @@ unsafe fn tile<V: Vector, const M: usize, const N: usize>(tile: &Tile<V::Item>, 
         let line = const { 64 / size_of::<V::Item>() };
         let at_once = M.div_ceil(tile.k.div_ceil(line));
         for p in (0..tile.k).step_by(line) {
-            // The result is fetched while the loop runs: it is far away more often than the operands.
+            // The result is prefetched during the loop, as it is in the cache less often than the operands.
             let first = p / line * at_once;
             for i in first..M.min(first + at_once) {
                 for j in 0..N {
@@ -166,7 +166,7 @@ unsafe fn dots_from<V: Vector, const R: usize, const X: usize, const H: usize>(
     }
 }
 
-/// Vector `h` of `left` elements, with zeros behind them.
+/// Vector `h` of `left` elements, padded with zeros.
 ///
 /// # Safety
 /// The CPU has `V`'s instructions, and the elements are there.
@@ -182,8 +182,8 @@ unsafe fn part<V: Vector>(first: *const V::Item, h: usize, left: usize, zero: V:
     }
 }
 
-/// The products of `R` rows with `X` others, each in `H` sums: eight or more chains of additions hide that each has to
-/// wait for the last. What comes out for a row does not depend on `R`.
+/// The products of `R` rows and `X` others, each in `H` sums: eight or more independent chains hide the latency of additions. The
+/// result for a row does not depend on `R`.
 ///
 /// # Safety
 /// The CPU has `V`'s instructions; there are as many rows and others as that, and room for the results.
@@ -210,27 +210,27 @@ unsafe fn dots<V: Vector, const R: usize, const X: usize, const H: usize>(of: &D
     }
 }
 
-/// Columns of a symmetric matrix that are read once for both of their parts in its product with a vector.
+/// Columns of a symmetric matrix, which are read once for both of their contributions to its product with a vector.
 pub(in crate::backend::cpu::linalg) struct Mirrored<T> {
-    /// Rows: a multiple of [`LANES`].
+    /// The number of rows, a multiple of [`LANES`].
     pub rows: usize,
-    /// The first of [`MIRRORED`] columns, and the step to the next.
+    /// The first of [`MIRRORED`] columns, and their stride.
     pub columns: *const T,
     pub column: usize,
     /// The elements of the vector for these columns, and for the rows.
     pub weights: *const T,
     pub x: *const T,
-    /// What each row adds up to.
+    /// The sum of each row.
     pub sums: *mut T,
-    /// What each column's product with `x` is added to.
+    /// The target that each column's product with `x` is added to.
     pub dots: *mut T,
 }
 
-/// Columns of [`Mirrored`].
+/// The number of columns of [`Mirrored`].
 pub(in crate::backend::cpu::linalg) const MIRRORED: usize = 4;
 
 /// # Safety
-/// The CPU has `V`'s instructions; all that `of` points at is there, and nobody else uses what is written.
+/// The CPU has `V`'s instructions; all that `of` points at is there, and nothing else uses what is written.
 #[inline(always)]
 unsafe fn mirrored<V: Vector<Item: std::ops::Add<Output = V::Item>>>(of: &Mirrored<V::Item>, zero: V::Item) {
     // SAFETY: the caller's promise.
@@ -317,7 +317,7 @@ pub(super) mod x86 {
     use super::{Dots, Kernels, Mirrored, OTHERS, ROWS, Tile, Vector, dots, mirrored, tile};
     use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
 
-    // 24 registers of sums, and some for the operands, of 32; with AVX2 12 of 16.
+    // Of 32 registers, 24 hold sums and the others operands; with AVX2, 12 of 16.
     kernels!(avx512_f32, f32, __m512, #[target_feature(enable = "avx512f")], [1 2 3 4 5 6], [1 2 3 4]);
     kernels!(avx512_f64, f64, __m512d, #[target_feature(enable = "avx512f")], [1 2 3 4 5 6], [1 2 3 4]);
     kernels!(avx2_f32, f32, __m256, #[target_feature(enable = "avx2,fma")], [1 2 3 4 5 6], [1 2]);

@@ -1,16 +1,16 @@
-//! Products with a vector, or with few: every element of the matrix is read once, so that all there is to win is to read
-//! it in the order in which it lies.
+//! Products of a matrix and one or few vectors: every element of the matrix is read once, so that the speed depends on reading it
+//! in memory order.
 
 use super::kernel::{Dots, Kernels, LANES, OTHERS, ROWS};
 use super::{GRAIN, Matrix, Number, Product, Start};
 use crate::Result;
-use crate::backend::cpu::runtime::scratch;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::parallel;
+use crate::memory::scratch;
 use crate::zip::zip;
 use std::ops::Range;
 
-/// Columns that are added at a time.
+/// The number of columns that are added at a time.
 const ADDED: usize = 8;
 
 /// `out` (`vectors` rows of `len`, `width` apart) `= start + vectors · matrixᵀ`.
@@ -20,21 +20,21 @@ struct Line<T> {
     k: usize,
     /// `len` rows of `k`.
     matrix: Matrix<T>,
-    /// Rows of `k` elements that lie side by side.
+    /// Rows of `k` contiguous elements.
     vectors: Matrix<T>,
     count: usize,
     out: *mut T,
     width: usize,
     start: Start<T>,
-    /// Whether an element of the row to start from belongs to a column of `out`, or the first to all.
+    /// Whether the row to start from has an element for each column of `out`; otherwise its first element is used for all.
     by_column: bool,
 }
 
 // SAFETY: pointers are only numbers; the threads that share a product write to disjoint parts of `out`.
 unsafe impl<T> Sync for Line<T> {}
 
-/// Computes a product that has but one row or column, or few rows and a matrix whose columns lie in one piece; false if
-/// this is no such product.
+/// Computes a product with one row or column, or with few rows and a matrix with contiguous columns. Returns false for other
+/// products.
 ///
 /// # Safety
 /// As [`gemm`](super::gemm).
@@ -67,7 +67,7 @@ pub(super) unsafe fn product<T: Number>(op: &'static str, product: &Product<T>) 
             let rows = (GRAIN / k.saturating_mul(line.count)).max(1).next_multiple_of(ROWS);
             parallel(line.len, rows, |range| by_rows(&line, T::kernels(), range));
         } else {
-            // Long enough to be read in one go.
+            // Long enough to be read contiguously.
             let columns =
                 if line.len.saturating_mul(k) < 2 * GRAIN { line.len } else { (line.len / 4).clamp(256, 4096) };
             parallel(line.len, columns.next_multiple_of(LANES), |range| dispatch(Sums(line, range)));
@@ -77,7 +77,7 @@ pub(super) unsafe fn product<T: Number>(op: &'static str, product: &Product<T>) 
 }
 
 impl<T: Number> Line<T> {
-    /// What element `i` of row `v` of the result begins with.
+    /// The initial value of element `i` of row `v` of the result.
     ///
     /// # Safety
     /// The element is one of the result's.
@@ -94,7 +94,7 @@ impl<T: Number> Line<T> {
     }
 
     /// # Safety
-    /// There are `k` elements in one piece from there on, which nobody writes.
+    /// There are `k` contiguous elements from there on, which nothing writes.
     #[inline(always)]
     unsafe fn slice(&self, of: &Matrix<T>, row: usize) -> &[T] {
         // SAFETY: the caller's promise.
@@ -102,11 +102,11 @@ impl<T: Number> Line<T> {
     }
 }
 
-/// Rows of the matrix that lie in one piece each.
+/// A matrix with contiguous rows.
 ///
 /// # Safety
-/// The matrix has `len` rows of `k` elements side by side, and so do the vectors; the elements of `out` in the range are
-/// this thread's.
+/// The matrix has `len` rows of `k` contiguous elements, as have the vectors; the elements of `out` in the range are this
+/// thread's.
 unsafe fn by_rows<T: Number>(line: &Line<T>, kernels: &Kernels<T>, range: Range<usize>) {
     let mut sums = [T::ZERO; ROWS * OTHERS * LANES];
     let mut i = range.start;
@@ -127,7 +127,7 @@ unsafe fn by_rows<T: Number>(line: &Line<T>, kernels: &Kernels<T>, range: Range<
     }
 }
 
-/// Columns of the matrix that lie in one piece each: as many elements of the result grow side by side.
+/// A matrix with contiguous columns: the elements of the result are accumulated together.
 struct Sums<T>(Line<T>, Range<usize>);
 
 impl<T: Number> Job for Sums<T> {
@@ -155,7 +155,7 @@ impl<T: Number> Job for Sums<T> {
     }
 }
 
-/// Adds columns of one length, each times a factor, one after the other.
+/// Adds columns of one length, each times a factor, in order.
 #[inline(always)]
 fn add<T: Number, const N: usize>(out: &mut [T], columns: [&[T]; N], factors: &[T]) {
     let factors: [T; N] = each(|j| factors[j]);
@@ -177,7 +177,7 @@ mod tests {
 
     /// The kernels of every instruction set that this CPU has.
     fn all_kernels() -> Vec<&'static Kernels<f32>> {
-        // Only on x86 are there more.
+        // Only x86 has more.
         #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
         let mut all = vec![&kernel::plain_f32::KERNELS];
         #[cfg(target_arch = "x86_64")]

@@ -1,13 +1,13 @@
 //! Matrix products of floats, in tiles.
 //!
-//! A product is cut into blocks of the inner dimension; of each block the parts of `b` that a tile reads are brought
-//! together ("packed"), and those of `a` where they lie far apart; then tiles are computed, in an order in which a panel
-//! of `a` stays in the nearest cache and a block of `b` in the next. Small products do without packing.
+//! A product is cut into blocks of the inner dimension. For each block, the parts of `b` that a tile reads are copied to
+//! contiguous memory ("packed"), as are those of `a` if they are strided. Then tiles are computed, in an order in which a panel
+//! of `a` stays in the L1 cache and a block of `b` in the L2 cache. Small products are not packed.
 //!
-//! Threads compute parts of the result, and share no packed operand: fetching one out of another's cache took a tenth of the
-//! time. A bias is what the sums start from, and not a pass of its own.
+//! Threads compute parts of the result, and share no packed operands: fetching one from another core's cache took a tenth of the
+//! time. A bias is the initial value of the sums, not a separate pass.
 //!
-//! Every element is a sum over blocks of sums over the block in order, whatever the tile or thread that computes it, so
+//! Every element is a sum over blocks of in-order sums over a block, whatever the tile or thread that computes it, so that
 //! results do not depend on the number of threads.
 
 mod kernel;
@@ -27,32 +27,32 @@ pub(super) use kernel::{MIRRORED, Mirrored};
 pub(crate) use pack::transposed as pack_transposed;
 pub(crate) use vector::Vector;
 
-/// Elements of the inner dimension in a block: a panel of `a` takes a quarter of the first cache.
+/// Elements of the inner dimension in a block: a panel of `a` takes a quarter of the L1 cache.
 const BLOCK: usize = 512;
 /// Columns of `b` that are packed at a time.
 const COLUMNS: usize = 3072;
 /// Rows of `a` that are packed at a time.
 const ROWS: usize = 4096;
-/// Columns that all rows go by before the next: their part of a block of `b` takes less than half of the second cache.
+/// Columns that are multiplied by all rows before the next: their part of a block of `b` takes less than half of the L2 cache.
 const NEAR: usize = 384;
-/// Multiplications that repay a fork and join. Small in debug builds, so that tests cut products into parts, too.
+/// Multiplications that outweigh a fork and join. Small in debug builds, so that tests split products, too.
 pub(crate) const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 18 };
-/// Multiplications from which on there may be more parts of a product than threads. Each part begins with operands that
-/// have yet to come near; in one of less than about a tenth of a millisecond that can be seen.
+/// Multiplications from which on a product may have more parts than threads. Each part begins with cold caches, which is
+/// noticeable in parts of less than about a tenth of a millisecond.
 const LARGE_PART: usize = if cfg!(debug_assertions) { 1 << 15 } else { 1 << 23 };
-/// Rows of `a` up to which each element of `b` is read so few times that it is read where it is.
+/// Rows of `a` up to which `b` is not packed, as each of its elements is read only a few times.
 const FEW: usize = 64;
 
-/// Rows up to which it pays to compute the transpose, for the sake of a matrix that would have to be packed.
+/// Rows up to which the transpose is computed, to avoid packing a matrix.
 const FEW_TRANSPOSED: usize = 16;
 
-/// Panels that are packed side by side: a row of the operand is read in one go.
+/// Panels that are packed together: a row of the operand is read contiguously.
 const TOGETHER: usize = 8;
 
 /// Multiplications that take as long as it takes to pack an element.
 const PACKING: usize = 48;
 
-/// A matrix to read: its first element, and the steps to the next row and the next column.
+/// A matrix to read: its first element, and the strides of rows and columns.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<T> {
     pub ptr: *const T,
@@ -67,7 +67,7 @@ impl<T> Matrix<T> {
         self.ptr.wrapping_offset(i as isize * self.row + j as isize * self.col)
     }
 
-    /// The part from an element on.
+    /// The submatrix from an element on.
     pub(crate) fn from(self, i: usize, j: usize) -> Matrix<T> {
         Matrix { ptr: self.at(i, j), ..self }
     }
@@ -120,14 +120,14 @@ impl<T: Copy, O: Copy> Product<T, O> {
     }
 }
 
-/// A type that matrices are multiplied in.
+/// A type that matrix products are computed in.
 pub(crate) trait Number: Element + std::ops::Add<Output = Self> + std::ops::Mul<Output = Self> {
     const ZERO: Self;
 
     /// The kernels for this CPU.
     fn kernels() -> &'static Kernels<Self>;
 
-    /// Transposes a square of [`pack::SIDE`], if there is a way faster than element by element.
+    /// Transposes a square of [`pack::SIDE`], if there is a faster way than element by element.
     fn turn() -> Option<unsafe fn(*const Self, isize, *mut Self, usize)>;
 }
 
@@ -169,7 +169,7 @@ numbers!(f32 avx512_f32 avx2_f32 plain_f32, f64 avx512_f64 avx2_f64 plain_f64);
 /// Runs the kernel for columns of a symmetric matrix.
 ///
 /// # Safety
-/// All that `of` points at is there, and nobody else uses the sums.
+/// All that `of` points at is there, and nothing else uses the sums.
 pub(super) unsafe fn mirrored<T: Number>(of: &Mirrored<T>) {
     // SAFETY: the caller's promise; the kernels are for this CPU.
     unsafe { (T::kernels().mirrored)(of) };
@@ -179,7 +179,7 @@ pub(super) unsafe fn mirrored<T: Number>(of: &Mirrored<T>) {
 /// If there is no memory for the packed operands.
 ///
 /// # Safety
-/// All elements of the matrices are inside their buffers, and nobody else uses `out` meanwhile.
+/// All elements of the matrices are inside their buffers, and nothing else uses `out` meanwhile.
 pub(crate) unsafe fn gemm<T: Number>(op: &'static str, product: &Product<T>) -> Result<()> {
     let Product { m, a, b, .. } = *product;
     // SAFETY: the caller's promise.
@@ -194,8 +194,8 @@ pub(crate) unsafe fn gemm<T: Number>(op: &'static str, product: &Product<T>) -> 
     }
 }
 
-/// Splits a product over the threads, into parts that have nothing in common but what they read: a thread that used what
-/// another has packed would fetch it out of the other's cache.
+/// Splits a product among the threads, into parts that share only what they read: packed operands of another thread would have to
+/// be fetched from the other core's cache.
 ///
 /// # Safety
 /// As [`gemm`].
@@ -210,7 +210,7 @@ unsafe fn shared<T: Number>(op: &'static str, product: &Product<T>) -> Result<()
     let (by_columns, part) = plan.parts(most);
     let len = if by_columns { product.n } else { product.m };
     try_parallel(len.div_ceil(part), 1, |range| {
-        // All parts in one, if nobody helps.
+        // All parts at once, if there is only one thread.
         let (start, end) = (range.start * part, len.min(range.end * part));
         let part = if by_columns { product.columns(start, end) } else { product.rows(start, end) };
         // SAFETY: the caller's promise; the parts of `out` are disjoint.
@@ -218,8 +218,8 @@ unsafe fn shared<T: Number>(op: &'static str, product: &Product<T>) -> Result<()
     })
 }
 
-/// Few rows by a matrix that lies in memory column by column, as in a layer's `x · weightᵀ`: the transpose of
-/// `weight · xᵀ`, in which the large matrix is read where it is.
+/// The product of few rows and a column-major matrix, as in a layer's `x · weightᵀ`: the transpose of `weight · xᵀ`, in which the
+/// large matrix is read without packing.
 ///
 /// # Safety
 /// As [`gemm`].
@@ -245,12 +245,12 @@ unsafe fn transposed<T: Number>(op: &'static str, product: &Product<T>) -> Resul
     Ok(())
 }
 
-/// The largest size of parts when `n` is cut into the fewest parts of at most `most`, as even as can be.
+/// The size of the largest part when `n` is split as evenly as possible into the fewest parts of at most `most`.
 fn even(n: usize, most: usize) -> usize {
     n.div_ceil(n.div_ceil(most))
 }
 
-/// How a product is computed.
+/// The plan of a product.
 struct GemmPlan<'a, T: Number> {
     product: &'a Product<T>,
     kernels: &'static Kernels<T>,
@@ -262,12 +262,12 @@ struct GemmPlan<'a, T: Number> {
     rows: usize,
 }
 
-/// The part of a product between its packed operands: a block of the inner dimension, of rows and of columns.
+/// The part of a product that one packing serves: a block of the inner dimension, of rows and of columns.
 struct GemmPart<T> {
     k: Range<usize>,
     i: Range<usize>,
     j: Range<usize>,
-    /// Rows of a panel of `a`, and the numbers of panels of `a` and of `b`.
+    /// The number of rows of a panel of `a`, and the numbers of panels of `a` and of `b`.
     height: usize,
     high: usize,
     wide: usize,
@@ -279,8 +279,8 @@ impl<'a, T: Number> GemmPlan<'a, T> {
     fn new(kernels: &'static Kernels<T>, product: &'a Product<T>) -> GemmPlan<'a, T> {
         let &Product { m, n, k, a, b, .. } = product;
         let panel = kernels.vectors() * kernels.lanes;
-        // An element of `b` is read once for each panel of rows, one of `a` once for each panel of columns. Rows of
-        // `a` can be read where they are, a block of one after the other; columns lie too far apart.
+        // An element of `b` is read once for each panel of rows, one of `a` once for each panel of columns. Contiguous rows
+        // of `a` can be read without packing; columns have too large strides.
         let in_cache = k * n * size_of::<T>() <= 1 << 18;
         GemmPlan {
             product,
@@ -293,28 +293,28 @@ impl<'a, T: Number> GemmPlan<'a, T> {
         }
     }
 
-    /// The plan for a part of the product, which is packed as the whole would be.
+    /// The plan for a part of the product, with the packing of the whole.
     fn for_part<'p>(&self, product: &'p Product<T>) -> GemmPlan<'p, T> {
         let &GemmPlan { kernels, pack_a, pack_b, block, .. } = self;
         let (columns, rows) = (product.n.min(COLUMNS), product.m.min(ROWS));
         GemmPlan { product, kernels, pack_a, pack_b, block, columns, rows }
     }
 
-    /// Whether the columns or the rows are split over threads, and how many are a part, of which there are to be at most
-    /// about `most`. What all parts read is packed by each of them.
+    /// Whether the columns or the rows are split among threads, and the size of a part, of which there are at most about `most`.
+    /// Operands that all parts read are packed by each of them.
     fn parts(&self, most: usize) -> (bool, usize) {
         let &Product { m, n, .. } = self.product;
         let (threads, lanes, high) = (num_threads(), self.kernels.lanes, self.kernels.rows());
         let panel = self.kernels.vectors() * lanes;
-        // The time of the last thread, in multiplications.
+        // The time of the slowest thread, in multiplications.
         let time = |parts: usize, rows: usize, columns: usize| {
             let packing =
                 if self.pack_a { PACKING * rows } else { 0 } + if self.pack_b { PACKING * columns } else { 0 };
             parts.div_ceil(threads) * (rows * columns + packing)
         };
         let mut best = (usize::MAX, false, 0);
-        // More parts than threads are better, if they are large and little is lost by it: one that is held up leaves less
-        // to wait for.
+        // More parts than threads are better if they are large and little is lost by it: a delayed thread then holds up less
+        // work.
         let more = if self.product.work() >= 2 * threads * LARGE_PART { 2 * threads } else { threads };
         for (count, handicap) in [(more, 32), (threads, 33)] {
             let count = count.min(most);
@@ -364,8 +364,8 @@ impl<'a, T: Number> GemmPlan<'a, T> {
         Ok(())
     }
 
-    /// The first column of a panel of `b`, its columns, and their number with the padding. Panels have as many
-    /// vectors as each other, or one more: a last panel of what is left would often be narrow, and narrow tiles are slow.
+    /// The first column of a panel of `b`, its number of columns, and this number with padding. The numbers of vectors of panels
+    /// differ by at most one: a last panel of the remainder would often be narrow, and narrow tiles are slow.
     #[inline(always)]
     fn panel(&self, part: &GemmPart<T>, at: usize) -> (usize, usize, usize) {
         let lanes = self.kernels.lanes;
@@ -378,11 +378,11 @@ impl<'a, T: Number> GemmPlan<'a, T> {
     /// As [`gemm`]; the part's packed operands have room.
     unsafe fn pack(&self, part: &GemmPart<T>) {
         let GemmPart { k, i, height, .. } = part;
-        // The panels of `b` serve all rows.
+        // The panels of `b` are packed once for all rows.
         let panels_b = if self.pack_b && i.start == 0 { part.wide } else { 0 };
         let panels_a = if self.pack_a { part.high } else { 0 };
         let (a, b) = (self.product.a, self.product.b);
-        // SAFETY: the caller's promise; the panels are parts of the operands, and each has its place.
+        // SAFETY: the caller's promise; the panels are parts of the operands, and each has its own memory.
         unsafe {
             for first in (0..panels_b).step_by(TOGETHER) {
                 let panel = |at: usize| {
@@ -423,8 +423,8 @@ impl<'a, T: Number> GemmPlan<'a, T> {
         }
     }
 
-    /// Share `at` of `shares` of a panel of `a`, which lies further off than the cache that holds `b`. Unless it is asked
-    /// for, the first tile of the panel waits for every line of it.
+    /// The prefetch of share `at` of `shares` of a panel of `a`, which is in a slower cache than `b`. Without it, the first tile
+    /// of the panel would wait for each of its lines.
     #[inline(always)]
     fn ahead(&self, part: &GemmPart<T>, i: usize, at: usize, shares: usize) -> Ahead<T> {
         let (a, k) = (self.product.a, part.k.len());

@@ -6,7 +6,7 @@ use crate::backend::cpu::runtime::streaming::prefetch;
 /// The side of the squares that a matrix is transposed in.
 pub(super) const SIDE: usize = 16;
 
-/// A panel to be packed: rows of `len` elements, which `to` has as rows of `width`; the rest of these are zeros.
+/// A panel to be packed: rows of `len` elements, which are padded with zeros to rows of `width` in `to`.
 pub(super) struct Panel<T> {
     pub from: Matrix<T>,
     pub len: usize,
@@ -14,7 +14,7 @@ pub(super) struct Panel<T> {
     pub width: usize,
 }
 
-/// Packs `k` rows of panels that are neighbours. A panel of columns is packed as one of rows of the transpose.
+/// Packs `k` rows of neighbouring panels. A panel of columns is packed as one of rows of the transpose.
 ///
 /// # Safety
 /// The operand has these elements, `to` has room for `k` rows of `width`.
@@ -36,7 +36,7 @@ pub(super) unsafe fn rows<T: Number>(panels: &[Panel<T>], k: usize) {
             }
             match (from.row, from.col) {
                 (1, _) => transposed(from, k, len, to, width),
-                // One number for all columns, as the cotangent of a sum has.
+                // A stride of 0: one number for all columns, as in the cotangent of a sum.
                 (_, 0) => (0..k).for_each(|p| {
                     std::slice::from_raw_parts_mut(to.add(p * width), len).fill(from.at(p, 0).read());
                 }),
@@ -54,14 +54,13 @@ pub(super) unsafe fn rows<T: Number>(panels: &[Panel<T>], k: usize) {
     }
 }
 
-/// Rows between the one that is copied and the one that is asked for: they lie too far apart for the CPU to see
-/// which will be next.
+/// The prefetch distance in rows: their stride is too large for the CPU's own prefetcher.
 const AHEAD: usize = 12;
 
 /// The height of most panels of the left operand.
 const SHORT: usize = 6;
 
-/// Rows of a length known beforehand, for which a copy is a load and a store or two.
+/// Packs rows of a constant length: a copy is one or two loads and stores.
 ///
 /// # Safety
 /// As [`rows`]; all rows are of [`SHORT`] successive elements.
@@ -79,7 +78,7 @@ unsafe fn short<T: Number>(panels: &[Panel<T>], k: usize) {
     }
 }
 
-/// Rows of a matrix that lies in memory column by column: square by square, where there is a way to transpose one.
+/// Packs rows of a column-major matrix: in squares, if there is a kernel that transposes one.
 ///
 /// # Safety
 /// As [`rows`].
@@ -131,7 +130,7 @@ pub(super) unsafe fn turn16(from: *const f32, step: isize, to: *mut f32, width: 
         // SAFETY: the caller's promise.
         *row = unsafe { _mm512_loadu_ps(from.offset(i as isize * step)) };
     }
-    // Numbers, then pairs of them, then quarters of registers find their places.
+    // Exchanges numbers, then pairs, then quarters of registers.
     for i in 0..8 {
         y[2 * i] = _mm512_unpacklo_ps(x[2 * i], x[2 * i + 1]);
         y[2 * i + 1] = _mm512_unpackhi_ps(x[2 * i], x[2 * i + 1]);

@@ -1,7 +1,7 @@
-//! The few vector operations that the kernels of a matrix product are made of, for each instruction set.
+//! The vector operations of the kernels of a matrix product, for each instruction set.
 //!
-//! All functions are compiled into callers that have the instruction set, which is why they are `inline(always)` and
-//! carry no `target_feature` of their own.
+//! All functions are inlined into callers that have the instruction set, so they are `inline(always)` without a
+//! `target_feature`.
 
 /// A register of [`LANES`](Vector::LANES) numbers.
 ///
@@ -19,7 +19,7 @@ pub(crate) trait Vector: Copy {
     unsafe fn add(self, other: Self) -> Self;
     /// `self * factor + sum`, rounded once where the CPU can.
     unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
-    /// Asks for the memory at an address, which may be anywhere.
+    /// Prefetches the memory at any address.
     #[inline(always)]
     fn prefetch(at: *const Self::Item) {
         #[cfg(target_arch = "x86_64")]

@@ -1,14 +1,14 @@
-//! Sums of products of a gathered operand with the weight: forward, and the gradient of the input.
+//! Products of a gathered operand with the weight: forward, and the gradient of the input.
 
 use super::source::{Boxes, Copy, Operand};
 use super::tiles::{Panels, Space, Tiles, each_place};
 use super::{BLOCK, COPIED, Float, PARTS, RESULTS, SHARED, WIDE};
 use crate::backend::cpu::linalg::gemm::{GRAIN, Matrix, Start, pack_transposed as transposed};
-use crate::backend::cpu::runtime::scratch;
 use crate::backend::cpu::runtime::threads::{self, Ptr, parallel, try_parallel};
 use crate::backend::spec::Phase;
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
+use crate::memory::scratch;
 use crate::{DType, Result};
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ unsafe impl Sync for Weight {}
 impl Weight {
     pub(super) fn new(op: &'static str, view: View<'_>) -> Result<Weight> {
         if !view.layout.is_contiguous() {
-            bail!(Backend, op, "the weight must be contiguous");
+            bail!(Backend, op, "weight must be contiguous");
         }
         Ok(Weight { ptr: view.first(), dtype: view.dtype })
     }
@@ -39,7 +39,7 @@ impl Weight {
     }
 }
 
-/// How a weight is read: the steps to the next inner channel and the next column.
+/// How a weight is read: the strides to the next inner channel and the next column.
 #[derive(Clone, Copy)]
 pub(super) struct WeightSteps<'a> {
     pub(super) of: &'a Weight,
@@ -66,14 +66,14 @@ impl Target {
         Target { ptr: out.first(), dtype: out.dtype, channels: shape[1], sizes: [shape[2], shape[3], shape[4]] }
     }
 
-    /// Elements of a channel.
-    pub(super) fn places(&self) -> usize {
+    /// The number of elements of a channel.
+    pub(super) fn positions(&self) -> usize {
         self.sizes.iter().product()
     }
 
     pub(super) fn at(&self, n: usize, c: usize, [d, h, w]: [usize; 3]) -> *mut u8 {
         let [_, sh, sw] = self.sizes;
-        let at = (n * self.channels + c) * self.places() + (d * sh + h) * sw + w;
+        let at = (n * self.channels + c) * self.positions() + (d * sh + h) * sw + w;
         self.ptr.wrapping_add(at * self.dtype.size())
     }
 }
@@ -88,7 +88,7 @@ pub(super) struct Gather<'a, T> {
     pub(super) columns: usize,
     pub(super) phases: [&'a Phase; 3],
     pub(super) weight: WeightSteps<'a>,
-    /// Elements of the weight that belong to a group.
+    /// The number of elements of the weight per group.
     pub(super) group: usize,
     pub(super) bias: Option<*const T>,
     pub(super) to: Target,
@@ -102,7 +102,7 @@ impl<T: Float> Gather<'_, T> {
         self.phases.iter().map(|phase| phase.taps.len()).product()
     }
 
-    /// The numbers of the taps' elements in the kernel.
+    /// The flat indices of the taps in the kernel.
     pub(super) fn elements(&self) -> Result<Vec<usize>> {
         let mut all = scratch::with_room(self.op, self.taps())?;
         let [_, h_size, w_size] = self.weight.kernel;
@@ -126,7 +126,7 @@ impl<T: Float> Gather<'_, T> {
         let (taps, boxes) = (self.taps(), Boxes::new(self.sizes(), RESULTS));
         let copy = Copy::new(self.phases, boxes.each, false);
         let width = self.columns.next_multiple_of(kernels.lanes);
-        // Inner channels of a block.
+        // The number of inner channels in a block.
         let most = (BLOCK / taps).min(COPIED / copy.channel().max(1)).clamp(1, self.inner.max(1));
         let block = self.inner.max(1).div_ceil(self.inner.max(1).div_ceil(most));
         let offsets = copy.offsets(self.op, self.phases, block)?;
@@ -134,26 +134,26 @@ impl<T: Float> Gather<'_, T> {
         let mut packed = self.packed(&panels, block)?;
         let packed = Ptr::new(packed.part(0));
         let whole = self.groups * boxes.count();
-        // Boxes that are few are computed by columns, too.
+        // With few boxes, the columns are split as well.
         let splits = if whole >= PARTS { 1 } else { PARTS.div_ceil(whole).min(panels.count) };
         let work = boxes.most() * self.inner * taps * width / splits;
         let results = boxes.most();
         let mut bias = self.padded_bias(width)?;
         let bias = bias.as_mut().map(|bias| Ptr::new(bias.part(0)));
-        // What several parts of the columns read is copied once, before; else a block at a time.
+        // If several parts of the columns read a box, it is copied once in advance; else a block at a time.
         let shared = if splits > 1 { self.copied(&copy, &boxes)? } else { None };
         let shared = shared.map(|mut space| (Ptr::new(space.part(0)), space));
         let room = if shared.is_some() { 0 } else { block.saturating_mul(copy.channel()) };
         try_parallel(whole * splits, (GRAIN / work.max(1)).max(1), |range| {
             let mut space = Space::<T>::new(self.op, &[room, results * width])?;
             let (own_copy, sums) = (space.part(0), space.part(1));
-            let mut places: Vec<isize> = scratch::with_room(self.op, results)?;
+            let mut positions: Vec<isize> = scratch::with_room(self.op, results)?;
             for item in range {
                 let (at, split) = (item / splits, item % splits);
                 let (group, within) = (at / boxes.count(), boxes.at(at % boxes.count()));
                 let some = split * panels.count / splits..(split + 1) * panels.count / splits;
-                places.clear();
-                places.extend(each_place(&within).map(|place| copy.place(place)));
+                positions.clear();
+                positions.extend(each_place(&within).map(|position| copy.position(position)));
                 for first in (0..self.inner).step_by(block) {
                     let channels = first..self.inner.min(first + block);
                     let k = channels.len() * taps;
@@ -179,7 +179,7 @@ impl<T: Float> Gather<'_, T> {
                             let tiles = Tiles {
                                 kernels,
                                 source,
-                                rows: &places,
+                                rows: &positions,
                                 inner: &offsets[..k],
                                 b: b.add(k * column),
                                 vectors,
@@ -237,7 +237,8 @@ impl<T: Float> Gather<'_, T> {
         Ok(Some(space))
     }
 
-    /// The weight as the tiles read it: for each group and block of inner channels, panel by panel, rows of the panel's columns.
+    /// The weight packed for the tiles: for each group and block of inner channels, panel by panel, rows of the panel's
+    /// columns.
     fn packed(&self, panels: &Panels, block: usize) -> Result<Space<T>> {
         let (taps, elements) = (self.taps(), self.elements()?);
         let kernel: usize = self.weight.kernel.iter().product();
@@ -246,7 +247,7 @@ impl<T: Float> Gather<'_, T> {
         let to = Ptr::new(space.part(0));
         let blocks = self.inner.div_ceil(block);
         let plain = self.weight.of.dtype == T::DTYPE;
-        // The elements of a column lie side by side, in the order in which they are needed.
+        // The elements of a column are contiguous and in the required order.
         let in_rows = self.weight.inner == kernel && taps == kernel && plain;
         let each = block * taps * panels.width;
         try_parallel(self.groups * blocks, (GRAIN / each.max(1)).max(1), |range| {
@@ -275,7 +276,7 @@ impl<T: Float> Gather<'_, T> {
                             continue;
                         }
                         if plain {
-                            // Some elements of the kernel, or channels that lie apart.
+                            // Some elements of the kernel only, or channels that are not contiguous.
                             for (i, c) in channels.clone().enumerate() {
                                 let from = self.weight.of.ptr.cast::<T>().add(from(columns.start, c));
                                 for (tap, &at) in elements.iter().enumerate() {
@@ -303,10 +304,10 @@ impl<T: Float> Gather<'_, T> {
         Ok(space)
     }
 
-    /// Writes the results of a box: `sums` has a row for each, and in it `width` columns.
+    /// Writes the results of a box: `sums` has a row of `width` columns for each.
     ///
     /// # Safety
-    /// It has them, and these results are nobody else's.
+    /// `sums` has these rows, and no other thread accesses these results.
     pub(super) unsafe fn write(
         &self,
         group: usize,
@@ -318,7 +319,7 @@ impl<T: Float> Gather<'_, T> {
         let [batch, d, h, w] = within;
         let [_, hp, wp] = self.phases;
         let side_by_side = wp.every == 1 && self.to.dtype == T::DTYPE;
-        // Rows that follow each other without a gap are one.
+        // Rows without a gap between them are merged into one.
         let joined = side_by_side && hp.every == 1 && w.len() == self.to.sizes[2];
         let (rows, run) = if joined { (1, h.len() * w.len()) } else { (h.len(), w.len()) };
         let mut line = [T::ZERO; 64];
@@ -326,14 +327,14 @@ impl<T: Float> Gather<'_, T> {
         for n in batch.clone() {
             for y in d.clone() {
                 for z in 0..rows {
-                    let place = [(0, y), (1, h.start + z), (2, w.start)]
+                    let position = [(0, y), (1, h.start + z), (2, w.start)]
                         .map(|(dim, i)| self.phases[dim].first + i * self.phases[dim].every);
-                    let to = |column: usize| self.to.at(n, group * self.columns + column, place);
+                    let to = |column: usize| self.to.at(n, group * self.columns + column, position);
                     // SAFETY: the caller's promise.
                     unsafe {
                         if side_by_side {
                             let from = Matrix { ptr: from.add(columns.start), row: 1, col: width as isize };
-                            transposed(from, columns.len(), run, to(columns.start).cast::<T>(), self.to.places());
+                            transposed(from, columns.len(), run, to(columns.start).cast::<T>(), self.to.positions());
                         } else if self.to.dtype == T::DTYPE {
                             for column in columns.clone() {
                                 let to = to(column).cast::<T>();

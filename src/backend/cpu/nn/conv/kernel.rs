@@ -1,12 +1,12 @@
-//! The innermost loops of convolutions. As those of matrix products, but for one operand that is gathered: where its elements
-//! lie is a table.
+//! The innermost loops of convolutions. They are those of matrix products, except that one operand is gathered through
+//! a table of offsets.
 
 use crate::backend::cpu::linalg::gemm::{Start, Vector};
 use crate::zip::zip;
 
 /// The most rows a tile has.
 pub(super) const ROWS: usize = 6;
-/// The most sums of products that are computed side by side.
+/// The most dot products that are computed in parallel.
 pub(super) const DOTS: usize = 9;
 
 /// A tile of `out[i][j] = start + Σ_p a[i][offsets[p]] · b[p][j]`. Its rows and vectors are those of the kernel.
@@ -64,7 +64,7 @@ impl<T> Kernels<T> {
 
 /// # Safety
 /// The CPU has `V`'s instructions. For each row and each of `k` offsets there is an element of `a`; `b` has `k` rows, `out` has
-/// `M`, each of `N` vectors, as has the row to start from; nobody else uses that part of `out`.
+/// `M`, each of `N` vectors, as has the row to start from; no other thread uses that part of `out`.
 #[inline(always)]
 unsafe fn tile<V: Vector, const M: usize, const N: usize>(tile: &Tile<V::Item>, zero: V::Item) {
     // SAFETY: the caller's promise covers every address below.
@@ -100,7 +100,8 @@ unsafe fn tile<V: Vector, const M: usize, const N: usize>(tile: &Tile<V::Item>, 
     }
 }
 
-/// `R` rows by `N` vectors of a [`Line`], from row `i` and column `j` on; `last` lanes of the last vector count.
+/// `R` rows by `N` vectors of a [`Line`], from row `i` and column `j` on; only `last` lanes of the last vector are
+/// used.
 ///
 /// # Safety
 /// As [`line`].

@@ -1,4 +1,4 @@
-//! Convolutions whose results have few channels, as in depthwise ones: lanes of vectors are neighbours in a row.
+//! Convolutions whose results have few channels, such as depthwise ones: the lanes of vectors are neighbours in a row.
 
 use super::gather::Gather;
 use super::kernel::{DOTS, Dots, Line};
@@ -12,7 +12,7 @@ use crate::backend::cpu::runtime::threads::{Ptr, try_parallel};
 use crate::backend::spec::Conv;
 use std::ops::Range;
 
-/// Results of a box.
+/// The number of results in a box.
 const RESULTS: usize = if cfg!(debug_assertions) { 24 } else { 4096 };
 
 impl<T: Float> Gather<'_, T> {
@@ -25,7 +25,7 @@ impl<T: Float> Gather<'_, T> {
         let (elements, k) = (self.elements()?, self.inner * taps);
         let kernel: usize = self.weight.kernel.iter().product();
         let channels = self.groups * self.columns;
-        // The factors of each result's channel, side by side.
+        // The weights of each result channel, contiguous.
         let mut factors = Space::<T>::new(self.op, &[channels.saturating_mul(k), kernel])?;
         let (packed, element) = (factors.part(0), factors.part(1));
         for channel in 0..channels {
@@ -59,22 +59,22 @@ impl<T: Float> Gather<'_, T> {
                 for column in 0..self.columns {
                     let channel = group * self.columns + column;
                     for (i, y) in d.clone().enumerate() {
-                        let place = |z: usize| {
+                        let position = |z: usize| {
                             [(0, y), (1, z), (2, w.start)]
                                 .map(|(dim, i)| self.phases[dim].first + i * self.phases[dim].every)
                         };
                         let step = self.phases[1].every * self.to.sizes[2];
-                        // SAFETY: the copy holds all that the results of the box read; there is room for them, and they are
-                        // nobody else's.
+                        // SAFETY: the copy holds all that the results of the box read; there is room for them, and no
+                        // other thread writes them.
                         unsafe {
                             let start = self.bias.map_or(T::ZERO, |bias| bias.add(channel).read());
-                            let direct = self.to.at(n, channel, place(h.start));
+                            let direct = self.to.at(n, channel, position(h.start));
                             let (out, out_row) = if plain { (direct.cast::<T>(), step) } else { (line, w.len()) };
                             (T::conv_kernels().line)(&Line {
                                 k,
                                 factors: packed.get().add(channel * k),
                                 offsets: offsets.as_ptr(),
-                                a: source.offset(copy.place([0, i, 0, 0])),
+                                a: source.offset(copy.position([0, i, 0, 0])),
                                 a_row: copy.row_step(),
                                 rows: h.len(),
                                 len: w.len(),
@@ -84,7 +84,7 @@ impl<T: Float> Gather<'_, T> {
                             });
                             if !plain {
                                 for (j, z) in h.clone().enumerate() {
-                                    let (from, to) = (line.add(j * w.len()), self.to.at(n, channel, place(z)));
+                                    let (from, to) = (line.add(j * w.len()), self.to.at(n, channel, position(z)));
                                     T::store(self.to.dtype, from, to, self.phases[2].every as isize, w.len());
                                 }
                             }
@@ -166,7 +166,7 @@ impl<T: Float> WeightGradient<'_, T> {
                     for (at, some) in offsets.chunks(DOTS).enumerate() {
                         kernels.dots[some.len() - 1](&Dots {
                             offsets: some.as_ptr(),
-                            a: source.offset(copy.place([i, j, 0, 0])),
+                            a: source.offset(copy.position([i, j, 0, 0])),
                             a_row: copy.row_step(),
                             b,
                             b_row,

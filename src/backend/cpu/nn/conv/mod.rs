@@ -1,13 +1,13 @@
 //! Convolutions: forward, the gradient of the input and that of the weight.
 //!
-//! The first two are sums of products of a gathered operand with the weight. A box of results is computed at a time: what it
-//! reads is copied with zeros around it, and tiles of results by channels are computed from the copy by a table of offsets, so that
-//! no patch is ever written down. With a stride the gradient of the input falls into kinds of places, each of which has
-//! stride 1 and a part of the kernel. The gradient of the weight has the same tiles, of the kernel's elements by channels, and adds
-//! up over the boxes in order.
+//! The first two are products of a gathered operand with the weight. A box of results is computed at a time: its input
+//! is copied with zero padding, and tiles of results by channels are computed from the copy through a table of offsets,
+//! so that no im2col matrix is stored. With a stride, the gradient of the input splits into phases, each of which has
+//! stride 1 and a part of the kernel. The gradient of the weight uses the same tiles, of kernel elements by channels,
+//! and sums over the boxes in order.
 //!
-//! Lanes of vectors are channels of the result. Where there are few, as in depthwise convolutions, they are neighbours
-//! in a row of it (`lines.rs`). Boxes and blocks depend on sizes alone, and so do the bits of all results.
+//! The lanes of vectors are channels of the result. If there are few, as in depthwise convolutions, the lanes are
+//! neighbours in a row (`lines.rs`). Boxes and blocks depend only on the sizes, and so do the bits of all results.
 
 mod gather;
 mod kernel;
@@ -20,30 +20,30 @@ use crate::backend::cpu::elementwise::copy::fill;
 use crate::backend::cpu::linalg::gemm::{GRAIN, Number};
 use crate::backend::cpu::linalg::matmul;
 use crate::backend::cpu::runtime::convert::Compute;
-use crate::backend::cpu::runtime::scratch;
 use crate::backend::cpu::runtime::threads::{Ptr, parallel};
 use crate::backend::spec::{Conv, Phase};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
+use crate::memory::scratch;
 use crate::{DType, Result, Scalar, Shape};
 use gather::{Gather, Target, Weight, WeightSteps};
 use kernel::HasKernels;
 use source::Operand;
 use weight_gradient::WeightGradient;
 
-/// Elements of the inner dimension in a block.
+/// The number of elements of the inner dimension in a block.
 const BLOCK: usize = 512;
-/// Results of a box, forward. In debug builds a box is small, so that small tests have several.
+/// The number of results in a box, forward. In debug builds boxes are small, so that small tests have several.
 const RESULTS: usize = if cfg!(debug_assertions) { 24 } else { 256 };
-/// Places of a box over which the gradient of the weight is summed.
+/// The number of positions in a box for the gradient of the weight.
 const SUMMED: usize = if cfg!(debug_assertions) { 24 } else { 512 };
-/// Elements of a copy that stay in the second cache.
+/// The number of elements of a copy that stay in the second-level cache.
 const COPIED: usize = 1 << 17;
-/// Elements of copies that are made once for several threads.
+/// The most elements of copies that are made once and shared by threads.
 const SHARED: usize = 1 << 22;
-/// Parts that a problem is cut into, if there are not as many by themselves.
+/// The number of parts that a problem is cut into, if it does not have that many boxes.
 const PARTS: usize = 8;
-/// Channels of the result from which on they are the lanes of vectors.
+/// The least number of result channels for which channels are the lanes of vectors.
 const WIDE: usize = 8;
 
 /// A type that convolutions are computed in.
@@ -72,7 +72,7 @@ pub(crate) fn forward(
     }
 }
 
-/// As [`forward`], from the output's side: what `g` there means for the input.
+/// The gradient of the input, given the cotangent `g` of the output. As [`forward`].
 ///
 /// # Errors
 /// As [`forward`].
@@ -91,7 +91,7 @@ pub(crate) fn input_gradient(
     }
 }
 
-/// What `g` at the output means for the weight.
+/// The gradient of the weight, given the cotangent `g` of the output.
 ///
 /// # Errors
 /// As [`forward`].
@@ -109,7 +109,7 @@ pub(crate) fn weight_gradient(
     }
 }
 
-/// Refuses kernels so large that the tables of their elements have no room.
+/// Refuses kernels whose tables of elements do not fit in memory.
 fn check_kernel(op: &'static str, conv: &Conv) -> Result<()> {
     scratch::check_room::<[usize; 8]>(op, conv.kernel.iter().fold(0, |sum: usize, &k| sum.saturating_add(k)))
 }
@@ -164,7 +164,7 @@ fn input_gradient_in<T: Float>(
     }
     check_kernel(op, conv)?;
     let phases = [0, 1, 2].map(|dim| Phase::of_input(conv, dim));
-    // Places that no output has read.
+    // Some positions are read by no output.
     let read = |dim: usize| phases[dim].iter().map(|phase| phase.count).sum::<usize>() == conv.input[dim];
     if !(0..3).all(read) || g.layout.numel() == 0 {
         fill_channels::<T>(bias.map(|bias| bias.first().cast()), conv, out);
@@ -197,7 +197,7 @@ fn input_gradient_in<T: Float>(
     Ok(())
 }
 
-/// The bias of each channel everywhere, or 0.
+/// Fills each channel with its bias, or with 0.
 fn fill_channels<T: Float>(bias: Option<*const T>, conv: &Conv, out: &mut ViewMut<'_>) {
     let Some(bias) = bias else { return fill(out, Scalar::F64(0.0)) };
     let (to, channels, len) = (Target::new(out), conv.groups * conv.c_in, conv.input.iter().product::<usize>());
@@ -209,8 +209,8 @@ fn fill_channels<T: Float>(bias: Option<*const T>, conv: &Conv, out: &mut ViewMu
     }
 }
 
-/// A kernel of one element: products of matrices, in which both operands are read where they are. False, and nothing has happened, if
-/// they do not lie so.
+/// A kernel of one element: matrix products that read both operands in place. Returns false, without effects, if their
+/// layouts do not allow it.
 fn pointwise<T: Float>(
     op: &'static str,
     x: View<'_>,
@@ -221,11 +221,11 @@ fn pointwise<T: Float>(
     out: &mut ViewMut<'_>,
 ) -> Result<bool> {
     let Conv { batch, groups, c_in, c_out, output, .. } = *conv;
-    let (places, (rows, inner)) = (output.iter().product(), if transpose { (c_in, c_out) } else { (c_out, c_in) });
+    let (positions, (rows, inner)) = (output.iter().product(), if transpose { (c_in, c_out) } else { (c_out, c_in) });
     if x.dtype != T::DTYPE || w.dtype != T::DTYPE || groups * rows < WIDE {
         return Ok(false);
     }
-    let columns: Shape = [batch, groups, inner, places].into();
+    let columns: Shape = [batch, groups, inner, positions].into();
     let Some(columns) = x.layout.reshape(&columns) else { return Ok(false) };
     let matrices: Shape = [1, groups, c_out, c_in].into();
     let Some(mut matrices) = w.layout.reshape(&matrices) else { return Ok(false) };
@@ -240,12 +240,12 @@ fn pointwise<T: Float>(
     if let Some(bias) = bias {
         let (to, bias) = (Ptr::new(out.first().cast::<T>()), Ptr::new(bias.first().cast::<T>().cast_mut()));
         let channels = groups * rows;
-        parallel(batch * channels, (GRAIN / places.max(1)).max(1), |range| {
+        parallel(batch * channels, (GRAIN / positions.max(1)).max(1), |range| {
             for at in range {
                 // SAFETY: the output is contiguous; each channel is one thread's, and the bias has an element for each.
                 unsafe {
                     let add = bias.get().add(at % channels).read();
-                    let row = std::slice::from_raw_parts_mut(to.get().add(at * places), places);
+                    let row = std::slice::from_raw_parts_mut(to.get().add(at * positions), positions);
                     row.iter_mut().for_each(|x| *x = *x + add);
                 }
             }

@@ -1,12 +1,12 @@
-//! Parts of an operand, copied so that a kernel reads them by a table of offsets: with zeros around them, in the compute
-//! dtype, and however the operand lies in memory.
+//! Parts of an operand, copied so that a kernel reads them through a table of offsets: zero-padded, in the compute
+//! dtype, and from any strides.
 
 use crate::Result;
 use crate::backend::View;
 use crate::backend::cpu::runtime::convert::Compute;
-use crate::backend::cpu::runtime::scratch;
 use crate::backend::spec::Phase;
 use crate::dtype::DType;
+use crate::memory::scratch;
 use std::ops::Range;
 
 /// Where the elements of a tensor of `[batch, channels, ..]` with three more dimensions lie.
@@ -20,7 +20,7 @@ pub(super) struct Operand {
     pub sizes: [usize; 3],
 }
 
-// SAFETY: a pointer is only a number; the places that read through it argue for the accesses.
+// SAFETY: a pointer is only a number; each read through it justifies its access.
 unsafe impl Sync for Operand {}
 
 impl Operand {
@@ -36,7 +36,7 @@ impl Operand {
         }
     }
 
-    /// The address of an element, which is valid if there is one.
+    /// The address of an element, which is valid if the element exists.
     #[inline(always)]
     pub fn at(&self, n: usize, c: usize, [d, h, w]: [usize; 3]) -> *const u8 {
         let [sd, sh, sw] = self.strides;
@@ -46,7 +46,7 @@ impl Operand {
     }
 }
 
-/// `[batch, three dimensions]` cut into boxes, all of one size but for the last ones.
+/// `[batch, three dimensions]` cut into boxes of equal size, except for the last ones.
 #[derive(Clone, Copy)]
 pub(super) struct Boxes {
     pub sizes: [usize; 4],
@@ -60,7 +60,7 @@ impl Boxes {
         let (mut each, mut left) = ([1; 4], target.max(1));
         for dim in (0..4).rev() {
             let most = sizes[dim].min(left).max(1);
-            // As even as can be.
+            // As evenly as possible.
             each[dim] = sizes[dim].max(1).div_ceil(sizes[dim].max(1).div_ceil(most));
             left = (left / each[dim]).max(1);
         }
@@ -81,13 +81,13 @@ impl Boxes {
         all
     }
 
-    /// The most elements of a box.
+    /// The largest number of elements of a box.
     pub fn most(&self) -> usize {
         self.each.iter().product()
     }
 }
 
-/// How one dimension of a box is copied: what its results read, and nothing that lies between.
+/// How one dimension of a box is copied: only the elements that its results read.
 #[derive(Clone, Copy)]
 struct Axis {
     /// The step between results in the source, and in the copy.
@@ -97,10 +97,10 @@ struct Axis {
     spacing: usize,
     pitch: usize,
     taps: usize,
-    /// The first place that a tap reads, and how many places of the copy the taps of one result span.
+    /// The first position that a tap reads, and the number of positions of the copy that the taps of one result span.
     low: isize,
     span: usize,
-    /// The places of the copy.
+    /// The number of positions of the copy.
     extent: usize,
 }
 
@@ -113,15 +113,15 @@ impl Axis {
             _ => 1,
         };
         debug_assert!(phase.taps.iter().all(|tap| ((tap.offset - low) as usize).is_multiple_of(spacing)));
-        // Taps that are further apart than all results together leave out what lies between.
+        // If taps are further apart than the extent of all results, the gaps are omitted.
         let pitch = spacing.min((results.max(1) - 1).saturating_mul(step).saturating_add(1));
         let span = (taps - 1) * pitch + 1;
-        // So do the windows of results that are further apart than that.
+        // So are the gaps between the windows of results that are further apart.
         let kept = step.min(span);
         Axis { step, kept, spacing, pitch, taps, low, span, extent: (results.max(1) - 1) * kept + span }
     }
 
-    /// Where the copy's place `at`, of results from `first` on, is in the source.
+    /// The source position of position `at` of the copy, for results from `first` on.
     #[inline(always)]
     fn source(&self, first: usize, at: usize) -> isize {
         let mut inside = if self.kept == self.step { at } else { at / self.span * self.step + at % self.span };
@@ -136,29 +136,29 @@ impl Axis {
         self.kept == self.step && self.pitch == self.spacing
     }
 
-    /// Where a tap of the first result reads in the copy.
+    /// The position in the copy that a tap of the first result reads.
     fn tap(&self, offset: isize) -> usize {
         (offset - self.low) as usize / self.spacing * self.pitch
     }
 
-    /// How many places the copy for so many results has.
+    /// The number of positions of the copy for `results` results.
     fn used(&self, results: usize) -> usize {
         (results - 1) * self.kept + self.span
     }
 }
 
-/// Copies of boxes: `[channels, batch, ..]`, whose last dimension is cut into `lanes` by the remainder of places, so that
-/// results that are neighbours read neighbours whatever the step.
+/// Copies of boxes: `[channels, batch, ..]`. The last dimension is split into pieces by position modulo the step, so
+/// that neighbouring results read neighbouring elements whatever the step.
 pub(super) struct Copy {
     axes: [Axis; 3],
     batch: usize,
-    /// The pieces that a row is cut into, and the places of one.
+    /// The number of pieces that a row is split into, and the positions of one.
     pieces: usize,
     piece: usize,
 }
 
 impl Copy {
-    /// For boxes of at most `each` results. With `apart` rows are cut.
+    /// For boxes of at most `each` results. With `apart`, rows are split into pieces.
     pub fn new(phases: [&Phase; 3], each: [usize; 4], apart: bool) -> Copy {
         let axes: [Axis; 3] = std::array::from_fn(|dim| Axis::new(phases[dim], each[dim + 1]));
         let pieces = if apart { axes[2].kept.max(1) } else { 1 };
@@ -169,26 +169,26 @@ impl Copy {
         self.pieces * self.piece
     }
 
-    /// The elements of one channel.
+    /// The number of elements of one channel.
     pub fn channel(&self) -> usize {
         let rows = self.batch.saturating_mul(self.axes[0].extent).saturating_mul(self.axes[1].extent);
         rows.saturating_mul(self.row())
     }
 
-    /// The step from a row of results to the next.
+    /// The stride from a row of results to the next.
     pub fn row_step(&self) -> usize {
         self.axes[1].kept * self.row()
     }
 
-    /// Where a result of a box begins to read.
-    pub fn place(&self, [n, d, h, w]: [usize; 4]) -> isize {
+    /// The position at which a result of a box starts to read.
+    pub fn position(&self, [n, d, h, w]: [usize; 4]) -> isize {
         let [a, b, c] = self.axes;
         let rows = (n * a.extent + d * a.kept) * b.extent + h * b.kept;
         let w = if self.pieces == 1 { w * c.kept } else { w };
         (rows * self.row() + w) as isize
     }
 
-    /// How far from there each tap of so many channels reads, channel by channel.
+    /// The offsets of the taps from that position, for each of the channels.
     pub fn offsets(&self, op: &'static str, phases: [&Phase; 3], channels: usize) -> Result<Vec<isize>> {
         let taps: usize = phases.iter().map(|phase| phase.taps.len()).product();
         let mut all = scratch::with_room(op, channels.saturating_mul(taps))?;
@@ -207,10 +207,10 @@ impl Copy {
         Ok(all)
     }
 
-    /// Copies what the results of a box read of some channels of a group.
+    /// Copies the elements of some channels of a group that the results of a box read.
     ///
     /// # Safety
-    /// `to` has room for as many channels; the operand has them.
+    /// `to` has room for these channels; the operand has them.
     pub unsafe fn fill<T: Compute>(
         &self,
         from: &Operand,
@@ -221,9 +221,9 @@ impl Copy {
         let [a, b, c] = self.axes;
         let used = [a.used(d.len()), b.used(h.len()), c.used(w.len())];
         let row = self.row();
-        // Short rows are cleared together: a call for each would take longer than what it does.
+        // Short rows are cleared together: a call for each would cost more than the clearing.
         let short = row <= SHORT;
-        // Of a long one that is copied as a whole only what lies outside of the source.
+        // Of a long row that is copied whole, only the part outside of the source is cleared.
         let first = c.source(w.start, 0);
         let whole = c.is_whole() && self.pieces == 1;
         let zeros = if whole { (-first).clamp(0, used[2] as isize) as usize } else { row };
@@ -261,7 +261,7 @@ impl Copy {
         }
     }
 
-    /// The part of a row that is in the source, to a row of zeros.
+    /// Copies the part of a row that is inside the source to a row of zeros.
     ///
     /// # Safety
     /// As [`fill`](Self::fill).
@@ -269,28 +269,28 @@ impl Copy {
     unsafe fn fill_row<T: Compute>(&self, from: &Row, size: isize, first: usize, results: usize, to: *mut T) {
         let c = self.axes[2];
         let (low, used) = (c.source(first, 0), c.used(results));
-        let place = |at: usize| at % self.pieces * self.piece + at / self.pieces;
-        // `count` places from `at` on, `step` apart in the source, which are `apart` in the copy.
-        let run = |at: isize, step: usize, count: usize, place: usize, apart: usize| {
+        let position = |at: usize| at % self.pieces * self.piece + at / self.pieces;
+        // Copies `count` positions from `at` on, `step` apart in the source and `apart` in the copy.
+        let run = |at: isize, step: usize, count: usize, position: usize, apart: usize| {
             let until = |bound: isize| ((bound - at).max(0) as usize).div_ceil(step).min(count);
             let (begin, end) = (until(0), until(size));
             if begin < end {
-                let to = to.wrapping_add(place + begin * apart);
+                let to = to.wrapping_add(position + begin * apart);
                 // SAFETY: these places are in the source, and the caller has room for them.
                 unsafe { from.copy(at + (begin * step) as isize, step as isize, to, apart, end - begin) };
             }
         };
         if c.is_whole() {
-            // All places of one remainder are one run.
+            // All positions of one remainder are one run.
             for piece in 0..self.pieces.min(used) {
                 let count = (used - piece).div_ceil(self.pieces);
                 run(low + piece as isize, self.pieces, count, piece * self.piece, 1);
             }
         } else if c.pitch == c.spacing {
-            // So are the results' own, for each place of a window.
+            // So are those of all results, for each position of a window.
             let apart = if self.pieces == 1 { c.kept } else { 1 };
             for at in 0..c.span {
-                run(low + at as isize, c.step, results, place(at), apart);
+                run(low + at as isize, c.step, results, position(at), apart);
             }
         } else if self.pieces == 1 {
             for tap in 0..c.taps {
@@ -299,13 +299,13 @@ impl Copy {
             }
         } else {
             for at in 0..used {
-                run(c.source(first, at), 1, 1, place(at), 1);
+                run(c.source(first, at), 1, 1, position(at), 1);
             }
         }
     }
 }
 
-/// Elements of a row up to which libc's functions cost more than they do.
+/// The most elements of a row for which a libc call costs more than its work.
 const SHORT: usize = 64;
 
 /// A row of the source.
@@ -316,7 +316,7 @@ struct Row {
 }
 
 impl Row {
-    /// `n` elements from `at` on, `step` apart, to places that are `apart`.
+    /// Copies `n` elements from `at` on, `step` apart, to positions that are `apart`.
     ///
     /// # Safety
     /// The row has these elements, and there is room for them.

@@ -1,4 +1,4 @@
-//! What both sums of products are made of: panels of columns, memory, and tiles.
+//! Shared parts of the products: panels of columns, workspace, and tiles.
 
 use super::Float;
 use super::kernel::{Kernels, ROWS, Tile};
@@ -8,13 +8,13 @@ use crate::zip::zip;
 use crate::{Device, Result};
 use std::ops::Range;
 
-/// The places of a box, from its first on.
+/// The positions of a box, relative to its first.
 pub(super) fn each_place([n, d, h, w]: &[Range<usize>; 4]) -> impl Iterator<Item = [usize; 4]> {
     let [n, d, h, w] = [n.len(), d.len(), h.len(), w.len()];
     (0..n * d * h * w).map(move |i| [i / w / h / d, i / w / h % d, i / w % h, i % w])
 }
 
-/// Columns as panels of vectors, as even as can be.
+/// Columns split into panels of vectors, as evenly as possible.
 pub(super) struct Panels {
     pub(super) lanes: usize,
     pub(super) vectors: usize,
@@ -28,20 +28,20 @@ impl Panels {
         Panels { lanes, vectors, count: vectors.div_ceil(kernels.vectors()), width: vectors * lanes }
     }
 
-    /// The first column of a panel, and its vectors.
+    /// The first column of a panel, and its number of vectors.
     pub(super) fn at(&self, panel: usize) -> (usize, usize) {
         let first = |at: usize| at * self.vectors / self.count;
         (first(panel) * self.lanes, first(panel + 1) - first(panel))
     }
 
-    /// The columns of some panels that there are.
+    /// The columns of some panels, without padding.
     pub(super) fn columns(&self, panels: Range<usize>, columns: usize) -> Range<usize> {
         let first = |at: usize| at * self.vectors / self.count * self.lanes;
         first(panels.start)..first(panels.end).min(columns)
     }
 }
 
-/// Memory that a computation needs meanwhile.
+/// The workspace of a computation.
 pub(super) struct Space<T> {
     storage: Storage,
     starts: [usize; 3],
@@ -49,12 +49,12 @@ pub(super) struct Space<T> {
 }
 
 impl<T> Space<T> {
-    /// Up to three parts of so many elements each.
+    /// Up to three parts of the given sizes in elements.
     pub(super) fn new(op: &'static str, sizes: &[usize]) -> Result<Space<T>> {
         let (mut starts, mut all) = ([0; 3], 0_usize);
         for (start, size) in zip(&mut starts[..], sizes) {
             *start = all;
-            // Whole lines of the cache.
+            // Whole cache lines.
             all = all.saturating_add(size.saturating_add(15) / 16 * 16);
         }
         let storage = Storage::new(op, Device::Cpu, all.saturating_mul(size_of::<T>()).min(isize::MAX as usize))?;
@@ -81,7 +81,7 @@ pub(super) struct Tiles<'a, T: 'static> {
 
 impl<T: Float> Tiles<'_, T> {
     /// # Safety
-    /// There are these elements of the source, `b` has as many rows as `inner`, and `out` one for each row.
+    /// The source has these elements, `b` has a row for each of `inner`, and `out` one for each of `rows`.
     pub(super) unsafe fn run(&self, start: Start<T>) {
         let count = self.rows.len();
         let height = count.div_ceil(count.div_ceil(ROWS).max(1)).max(1);

@@ -4,16 +4,17 @@ use super::source::{Boxes, Copy, Operand};
 use super::tiles::{Panels, Space, Tiles, each_place};
 use super::{BLOCK, COPIED, Float, PARTS, SUMMED};
 use crate::backend::cpu::linalg::gemm::{GRAIN, Matrix, Start, pack_transposed as transposed};
-use crate::backend::cpu::runtime::scratch;
 use crate::backend::cpu::runtime::threads::{self, Ptr, parallel, try_parallel};
 use crate::backend::spec::{Conv, Phase};
+use crate::memory::scratch;
 use crate::{DType, Result};
 use std::ops::Range;
 
-/// Columns that are brought into the weight's order together.
+/// The number of columns that are transposed to the weight's order together.
 const SIDE: usize = 16;
 
-/// The sums over all places of products of the output's gradient with what the kernel's elements have read.
+/// The gradient of the weight: the sums over all positions of the output's cotangent times the element that a tap
+/// reads.
 pub(super) struct WeightGradient<'a, T> {
     pub(super) op: &'static str,
     pub(super) conv: &'a Conv,
@@ -43,7 +44,8 @@ impl<T: Float> WeightGradient<'_, T> {
         let most = (BLOCK / taps).min(COPIED / copy.channel().max(1)).clamp(1, c_in);
         let block = c_in.div_ceil(c_in.div_ceil(most));
         let offsets = copy.offsets(self.op, self.phases, block)?;
-        // Items are blocks of channels by blocks of panels; where they are few, by chunks of boxes, too, whose sums are added up.
+        // Items are blocks of channels by blocks of panels. If these are few, also by chunks of boxes, whose sums are
+        // added up.
         let (blocks, wide) = (c_in.div_ceil(block), panels.count.div_ceil(4));
         let items = groups * blocks * wide;
         let chunks = if items >= PARTS { 1 } else { PARTS.div_ceil(items).min(boxes.count()) };
@@ -54,7 +56,7 @@ impl<T: Float> WeightGradient<'_, T> {
         try_parallel(items * chunks, (GRAIN / work.max(1)).max(1), |range| {
             let mut space = Space::<T>::new(self.op, &[block * copy.channel(), boxes.most() * panels.width])?;
             let (source, packed) = (space.part(0), space.part(1));
-            let mut places: Vec<isize> = scratch::with_room(self.op, boxes.most())?;
+            let mut positions: Vec<isize> = scratch::with_room(self.op, boxes.most())?;
             for item in range {
                 let (chunk, item) = (item % chunks, item / chunks);
                 let (group, at, part) = (item / wide / blocks, item / wide % blocks, item % wide);
@@ -66,8 +68,8 @@ impl<T: Float> WeightGradient<'_, T> {
                 let own = group * c_in;
                 for (number, at) in (chunk * boxes.count() / chunks..(chunk + 1) * boxes.count() / chunks).enumerate() {
                     let within = boxes.at(at);
-                    places.clear();
-                    places.extend(each_place(&within).map(|place| copy.place(place)));
+                    positions.clear();
+                    positions.extend(each_place(&within).map(|position| copy.position(position)));
                     // SAFETY: the copy has room for a block of channels and holds all that the kernel reads in the box; the
                     // packed gradient has a row for each place, the sums one for each element of the kernel.
                     unsafe {
@@ -75,13 +77,13 @@ impl<T: Float> WeightGradient<'_, T> {
                         for panel in some.clone() {
                             let (column, vectors) = panels.at(panel);
                             let columns = panels.columns(panel..panel + 1, c_out);
-                            let b = packed.add(column * places.len());
+                            let b = packed.add(column * positions.len());
                             self.pack(group, &within, columns, b, vectors * panels.lanes);
                             let tiles = Tiles {
                                 kernels,
                                 source,
                                 rows: &offsets[..rows],
-                                inner: &places,
+                                inner: &positions,
                                 b,
                                 vectors,
                                 out: to.add(column),
@@ -97,7 +99,7 @@ impl<T: Float> WeightGradient<'_, T> {
         for chunk in 1..chunks {
             parallel(all, threads::GRAIN, |range| {
                 for i in range {
-                    // SAFETY: each chunk has as many sums, and each of them is one thread's.
+                    // SAFETY: each chunk has these sums, and each of them is one thread's.
                     unsafe { to.get().add(i).write(to.get().add(i).read() + to.get().add(chunk * all + i).read()) };
                 }
             });
@@ -105,7 +107,7 @@ impl<T: Float> WeightGradient<'_, T> {
         self.write(to.get(), panels.width)
     }
 
-    /// The gradient of a box as rows of columns: one for each place.
+    /// Packs the gradient of a box: one row of columns for each position.
     ///
     /// # Safety
     /// The gradient has these columns; `to` has room for `padded` in each row.
@@ -151,13 +153,13 @@ impl<T: Float> WeightGradient<'_, T> {
         }
     }
 
-    /// From a row for each element of the kernel to the weight's order.
+    /// Writes the sums, which have a row for each kernel element, in the weight's order.
     fn write(&self, sums: *const T, width: usize) -> Result<()> {
         let Conv { groups, c_in, c_out, .. } = *self.conv;
         let rows = c_in * self.taps();
         let plain = self.dtype == T::DTYPE;
         let sums = Ptr::new(sums.cast_mut());
-        // Some columns of a group at a time.
+        // A few columns of a group at a time.
         let parts = c_out.div_ceil(SIDE);
         try_parallel(groups * parts, (threads::GRAIN / (SIDE * rows).max(1)).max(1), |range| {
             let mut space = Space::<T>::new(self.op, &[if plain { 0 } else { SIDE * rows }])?;
@@ -167,7 +169,7 @@ impl<T: Float> WeightGradient<'_, T> {
                 let ptr = sums.get().wrapping_add(group * rows * width + first).cast_const();
                 let to = self.to.wrapping_add((group * c_out + first) * rows * self.dtype.size());
                 let line = if plain { to.cast::<T>() } else { space.part(0) };
-                // SAFETY: there are as many sums, and as many elements of the weight, of which each is one thread's.
+                // SAFETY: the sums and the elements of the weight exist, and each element is one thread's.
                 unsafe {
                     transposed(Matrix { ptr, row: 1, col: width as isize }, columns, rows, line, rows);
                     if !plain {

@@ -1,5 +1,5 @@
-//! Many rows side by side, where they lie: memory is gone through in its own order, once for what each row has one of, a
-//! maximum and a sum, and once for the results.
+//! Many rows side by side, in place. Memory is read in its own order: once for the maximum and the sum of each row, and
+//! once for the results.
 
 use super::{RawOperand, SoftmaxKind};
 use crate::backend::cpu::nn::fused::Float;
@@ -9,12 +9,12 @@ use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::layout::Walk;
 use crate::zip::zip;
 
-/// Rows worked on together. They are columns in memory: element `i` of one lies beside element `i` of the next.
+/// Rows processed together. They are columns in memory: element `i` of one is next to element `i` of the next.
 const WIDTH: usize = 512;
-/// Elements of all these rows that are worked on without interruption.
+/// Elements of all these rows that form one piece of work.
 const PIECE: usize = 1 << 16;
 
-/// All operands are of type C, and along the walk's innermost dimension their elements lie side by side.
+/// All operands are of type C, and contiguous along the walk's innermost dimension.
 pub(super) fn columns<C: Float, const N: usize>(
     kind: SoftmaxKind,
     x: [RawOperand; N],
@@ -64,7 +64,7 @@ pub(super) fn columns<C: Float, const N: usize>(
     // (pieces, rows) each
     let (mut tops, mut sums) = (vec![Max::START; pieces * rows], vec![C::ZERO; pieces * rows]);
     let parts = [Ptr::new(tops.as_mut_ptr()), Ptr::new(sums.as_mut_ptr())];
-    // SAFETY: whoever calls these keeps threads off each other's pieces of columns.
+    // SAFETY: the callers give each thread different pieces of columns.
     let slices = |piece: usize, start: usize, n: usize| unsafe {
         parts.each_ref().map(|part| std::slice::from_raw_parts_mut(part.get().add(piece * rows + start), n))
     };
@@ -93,7 +93,7 @@ pub(super) fn columns<C: Float, const N: usize>(
             let (piece, (start, end)) = (unit % pieces, bounds(unit / pieces));
             walk.runs(start, end, |at, n| {
                 let (first, last) = ends(piece);
-                // SAFETY: nobody writes them any more.
+                // SAFETY: they are no longer written.
                 let [max, sum] = parts
                     .each_ref()
                     .map(|part| unsafe { std::slice::from_raw_parts(part.get().add(start).cast_const(), n) });
@@ -103,7 +103,7 @@ pub(super) fn columns<C: Float, const N: usize>(
     });
 }
 
-/// From the sums, what [`Spread`] needs of them.
+/// Converts the sums to the form that [`Spread`] needs.
 fn finish<C: Float>(kind: SoftmaxKind, sum: &mut [C]) {
     match kind {
         SoftmaxKind::Softmax => sum.iter_mut().for_each(|sum| *sum = C::lit(1.0) / *sum),
@@ -112,7 +112,7 @@ fn finish<C: Float>(kind: SoftmaxKind, sum: &mut [C]) {
     }
 }
 
-/// Some elements, `length` of each, of neighbouring rows; `steps` lie between the elements of a row. `to` overlaps
+/// `length` elements of each of some neighbouring rows, with `steps` between the elements of a row. `to` overlaps
 /// nothing else.
 #[derive(Clone, Copy)]
 struct ColumnPart<C> {
@@ -128,14 +128,14 @@ impl<C> ColumnPart<C> {
     /// Element `i` of `n` rows of the first input.
     ///
     /// # Safety
-    /// There are so many.
+    /// These elements exist.
     #[inline(always)]
     unsafe fn x(&self, i: usize, n: usize) -> &[C] {
         // SAFETY: the caller's promise.
         unsafe { std::slice::from_raw_parts(self.x.offset(i as isize * self.steps[0]), n) }
     }
 
-    /// The same of the second, which is the first where there is one.
+    /// Element `i` of the second input, which is the first if there is only one.
     ///
     /// # Safety
     /// As for `x`.
@@ -146,7 +146,7 @@ impl<C> ColumnPart<C> {
     }
 }
 
-/// Elements of each row that meet its sum together.
+/// Elements of each row that are added to its sum together.
 const GROUP: usize = 8;
 
 /// Adds the part's elements to the maxima and sums of its rows.
@@ -165,7 +165,7 @@ where
     fn run<const FMA: bool>(self) {
         let Gather { part, max, sum } = self;
         let (n, whole) = (sum.len(), part.length - part.length % GROUP);
-        // SAFETY: whoever makes this has `length` elements in each of as many rows as there are sums.
+        // SAFETY: the constructor guarantees one row per sum, with `length` elements each.
         let (x, y) = (|i| unsafe { part.x(i, n) }, |i| unsafe { part.y(i, n) });
         match part.kind {
             SoftmaxKind::Softmax | SoftmaxKind::LogSoftmax => {
@@ -194,7 +194,7 @@ where
     }
 }
 
-/// What differences are taken to: a maximum of -∞ would make NaN of the elements that it is the maximum of.
+/// The number that is subtracted: 0 instead of a maximum of -∞, which would give NaN.
 #[inline(always)]
 fn shift<C: Float>(max: C) -> C {
     if max == C::LOWEST { C::ZERO } else { max }
@@ -232,7 +232,7 @@ fn add_products<C: Float, const G: usize>(pairs: [(&[C], &[C]); G], sum: &mut [C
     }
 }
 
-/// Adds the maxima and sums of another part of the same rows.
+/// Merges the maxima and sums of another part of the same rows.
 struct Join<'a, C> {
     kind: SoftmaxKind,
     max: &'a mut [C],
@@ -261,7 +261,7 @@ where
     }
 }
 
-/// Writes the results of the part from what is known of its rows.
+/// Writes the results of the part from the maxima and sums of its rows.
 struct Spread<'a, C> {
     part: ColumnPart<C>,
     max: &'a [C],

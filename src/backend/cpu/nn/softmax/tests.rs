@@ -1,4 +1,4 @@
-//! The kernels against the formulas, and against themselves on other numbers of threads.
+//! Compares the kernels with the formulas, and with themselves for different numbers of threads.
 
 use super::*;
 use crate::backend::cpu::reduce::tests::{arrangements, on_threads};
@@ -48,12 +48,12 @@ fn every_layout_and_dtype_agrees_with_the_reference() -> Result<()> {
     let shapes: [&[usize]; 8] = [&[], &[1], &[3, 7], &[2, 3, 40], &[40, 3, 2], &[5, 2000], &[1000, 9], &[2, 0, 3]];
     for shape in shapes {
         let x = Generator::seed(6).randn_with(shape, DType::F64)?.mul(2.0)?;
-        // Small, so that the sums do not drown what they are taken from.
+        // Small, so that the subtracted sums do not dominate.
         let other = Generator::seed(7).randn_with(shape, DType::F64)?.mul(0.02)?;
         for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 2e-5), (DType::F16, 1e-2), (DType::BF16, 5e-2)] {
             let (x, other) = (x.to_dtype(dtype)?, other.to_dtype(dtype)?);
             for ((name, x), (_, other)) in arrangements(&x)?.into_iter().zip(arrangements(&other)?) {
-                // The second input lies in memory in its own way.
+                // The second input has a different memory layout.
                 let other = if name == "flipped" { other.copied("test")? } else { other };
                 let dims = (0..x.rank()).map(Some);
                 for dim in dims.chain((x.rank() == 0).then_some(None)) {
@@ -116,7 +116,7 @@ fn bits_do_not_depend_on_the_number_of_threads() -> Result<()> {
 
 #[cotangent_macros::unit_test]
 fn long_rows_side_by_side_are_joined_from_their_pieces() -> Result<()> {
-    // The greatest element of a column comes early or late, and some begin with nothing but -∞, some are nothing else.
+    // The greatest element of a column comes early or late; some columns start with -∞, and some are all -∞.
     let (length, n) = (9001, 20);
     let mut values = Generator::seed(12).randn_with([length, n], DType::F64)?.to_vec::<f64>()?;
     for i in 0..length {

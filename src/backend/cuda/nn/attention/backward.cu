@@ -1,17 +1,17 @@
-// Backward, for sm_80 and later, in two kernels: each block has rows of its own, 16 a warp, and the rows of the other
-// side come by
+// Backward, for sm_80 and later, in two kernels: each block has rows, 16 per warp, and loops over those of the other
+// side
 
 namespace backward {
 constexpr int WARPS = D <= 64 ? 8 : 4, THREADS = WARPS * 32;
-// Rows of a block's own, rows of the other side that come at a time, and how many of these a product takes: what it
-// leaves has to fit into registers.
+// Rows of a block, rows of a tile of the other side, and how many of these a product takes: its result must fit into
+// registers.
 constexpr int OWN = WARPS * 16, OTHER = D <= 64 ? 64 : 32, PART = 32;
 }
 
-// Gradients of keys and values: a block has OWN keys.
+// dK and dV: a block has OWN keys.
 extern "C" __global__ void __launch_bounds__(backward::THREADS) attention_backward_keys(
     int heads, int queries, int keys, int padded, float scale, const Half* q, Heads sq, const Half* k, Heads sk,
-    const Half* v, Heads sv, const Half* gradient, Heads sg, const float* logarithms, const float* deltas,
+    const Half* v, Heads sv, const Half* gradient, Heads sg, const float* lse, const float* deltas,
     Half* dk, Heads sdk, Half* dv, Heads sdv, const void* mask_at, MaskSteps sm
 ) {
     using namespace backward;
@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(backward::THREADS) attention_backwa
     k = sk.find(k, batch, head);
     v = sv.find(v, batch, head);
     gradient = sg.find(gradient, batch, head);
-    logarithms += (i64)pair * padded;
+    lse += (i64)pair * padded;
     deltas += (i64)pair * padded;
     const Mask mask(mask_at, sm, batch, head);
     const float log_scale = scale * LOG2E, factor = MASK ? 1.0f : log_scale;
@@ -51,8 +51,8 @@ extern "C" __global__ void __launch_bounds__(backward::THREADS) attention_backwa
 #pragma unroll 1
         for (int part = 0; part < OTHER; part += PART) {
             const int first = tile * OTHER + part;
-            // Keys are rows here and queries columns: weights come out as the next products take them.
-            float weight[1][PART / 8][4], slope[1][PART / 8][4];
+            // Keys are rows here and queries columns: the weights are then in the layout that the next products need.
+            float weight[1][PART / 8][4], ds[1][PART / 8][4];
             each_with_each<1, PART>(weight, key_tile, warp * 16, query_tile, part);
             if (MASK || first_row + 16 > keys || (CAUSAL && first_row + 15 > first)) {
 #pragma unroll
@@ -66,21 +66,21 @@ extern "C" __global__ void __launch_bounds__(backward::THREADS) attention_backwa
             }
 #pragma unroll
             for (int n = 0; n < PART / 8; ++n) {
-                const float2 offset = *(const float2*)(logarithms + first + n * 8 + (lane & 3) * 2);
+                const float2 offset = *(const float2*)(lse + first + n * 8 + (lane & 3) * 2);
 #pragma unroll
                 for (int c = 0; c < 4; ++c)
                     weight[0][n][c] = power_of_two(__fmaf_rn(weight[0][n][c], factor, c & 1 ? -offset.y : -offset.x));
             }
             weigh<1, PART>(value_result, weight, gradient_tile, part);
-            each_with_each<1, PART>(slope, value_tile, warp * 16, gradient_tile, part);
+            each_with_each<1, PART>(ds, value_tile, warp * 16, gradient_tile, part);
 #pragma unroll
             for (int n = 0; n < PART / 8; ++n) {
                 const float2 delta = *(const float2*)(deltas + first + n * 8 + (lane & 3) * 2);
 #pragma unroll
                 for (int c = 0; c < 4; ++c)
-                    slope[0][n][c] = weight[0][n][c] * (slope[0][n][c] - (c & 1 ? delta.y : delta.x));
+                    ds[0][n][c] = weight[0][n][c] * (ds[0][n][c] - (c & 1 ? delta.y : delta.x));
             }
-            weigh<1, PART>(key_result, slope, query_tile, part);
+            weigh<1, PART>(key_result, ds, query_tile, part);
         }
         __syncthreads();
     }
@@ -88,10 +88,10 @@ extern "C" __global__ void __launch_bounds__(backward::THREADS) attention_backwa
     put_rows(sdv.find(dv, batch, head), sdv.row, value_result[0], 1.0f, first_row, keys);
 }
 
-// Gradients of queries: a block has OWN queries.
+// dQ: a block has OWN queries.
 extern "C" __global__ void __launch_bounds__(backward::THREADS) attention_backward_queries(
     int heads, int queries, int keys, int padded, float scale, const Half* q, Heads sq, const Half* k, Heads sk,
-    const Half* v, Heads sv, const Half* gradient, Heads sg, const float* logarithms, const float* deltas,
+    const Half* v, Heads sv, const Half* gradient, Heads sg, const float* lse, const float* deltas,
     Half* dq, Heads sdq, const void* mask_at, MaskSteps sm
 ) {
     using namespace backward;
@@ -100,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(backward::THREADS) attention_backwa
     const u32 key_tiles = gradient_tile + OWN * STEP, value_tiles = key_tiles + 2 * OTHER * STEP;
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const int blocks = (queries + OWN - 1) / OWN, pair = blockIdx.x / blocks;
-    // The longest rows first, so that the last blocks to finish are short.
+    // The blocks with the most keys start first, so that the last ones to finish are short.
     const int first_query = (blocks - 1 - blockIdx.x % blocks) * OWN;
     const int batch = pair / heads, head = pair % heads, first_row = first_query + warp * 16;
     q = sq.find(q, batch, head);
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(backward::THREADS) attention_backwa
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
         const i64 row = (i64)pair * padded + first_row + (lane >> 2) + h * 8;
-        offset[h] = logarithms[row];
+        offset[h] = lse[row];
         delta[h] = deltas[row];
     }
 
@@ -138,9 +138,9 @@ extern "C" __global__ void __launch_bounds__(backward::THREADS) attention_backwa
 #pragma unroll 1
         for (int part = 0; part < OTHER; part += PART) {
             const int first = tile * OTHER + part;
-            float weight[1][PART / 8][4], slope[1][PART / 8][4];
+            float weight[1][PART / 8][4], ds[1][PART / 8][4];
             each_with_each<1, PART>(weight, query_tile, warp * 16, key_tile, part);
-            each_with_each<1, PART>(slope, gradient_tile, warp * 16, value_tile, part);
+            each_with_each<1, PART>(ds, gradient_tile, warp * 16, value_tile, part);
             if (MASK || first + PART > keys || (CAUSAL && first + PART - 1 > first_row)) {
 #pragma unroll
                 for (int n = 0; n < PART / 8; ++n)
@@ -156,9 +156,9 @@ extern "C" __global__ void __launch_bounds__(backward::THREADS) attention_backwa
 #pragma unroll
                 for (int c = 0; c < 4; ++c) {
                     const float exponent = __fmaf_rn(weight[0][n][c], factor, -offset[c >> 1]);
-                    slope[0][n][c] = (slope[0][n][c] - delta[c >> 1]) * power_of_two(exponent);
+                    ds[0][n][c] = (ds[0][n][c] - delta[c >> 1]) * power_of_two(exponent);
                 }
-            weigh<1, PART>(result, slope, key_tile, part);
+            weigh<1, PART>(result, ds, key_tile, part);
         }
         __syncthreads();
     }

@@ -1,12 +1,12 @@
 // Forward, for sm_80 and later
 
 namespace forward {
-// A warp has M times 16 queries; a block has BM of them, and takes BN keys at a time.
+// A warp has M * 16 queries; a block has BM queries and processes BN keys at a time.
 constexpr int M = D <= 64 && !MASK ? 2 : 1, WARPS = 8 / M, THREADS = WARPS * 32;
 constexpr int BM = M * 16 * WARPS, BN = D <= 96 ? 64 : 32;
 }
 
-// A block has 128 queries; keys and values come by in tiles of BN, two of them in shared memory at a time.
+// A block has BM queries and loops over keys and values in tiles of BN, double-buffered in shared memory.
 extern "C" __global__ void __launch_bounds__(forward::THREADS) attention_forward(
     int heads, int queries, int keys, float scale, const Half* q, Heads sq, const Half* k, Heads sk,
     const Half* v, Heads sv, Half* out, Heads so, float* sums, const void* mask_at, MaskSteps sm
@@ -17,7 +17,7 @@ extern "C" __global__ void __launch_bounds__(forward::THREADS) attention_forward
     const u32 value_tiles = key_tiles + 2 * BN * STEP;
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const int blocks = (queries + BM - 1) / BM, pair = blockIdx.x / blocks;
-    // The longest rows first, so that the last blocks to finish are short.
+    // The blocks with the most keys start first, so that the last ones to finish are short.
     const int first_query = (blocks - 1 - blockIdx.x % blocks) * BM;
     const int batch = pair / heads, head = pair % heads, first_row = first_query + warp * M * 16;
     q = sq.find(q, batch, head);
@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(forward::THREADS) attention_forward
 
     for (int tile = 0; tile < tiles; ++tile) {
         const u32 key_tile = key_tiles + (tile & 1) * BN * STEP, value_tile = value_tiles + (tile & 1) * BN * STEP;
-        // These keys have come, and nobody reads those before them any more.
+        // These keys have arrived, and the previous ones are no longer read.
         await_fetches<1>();
         __syncthreads();
         if (tile + 1 < tiles)
@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(forward::THREADS) attention_forward
             for (int h = 0; h < 2; ++h)
                 scale_row(result[m], h, soften(score[m], h, factor, most[m][h], total[m][h]));
 
-        // The same of values.
+        // The same for values.
         await_fetches<1>();
         __syncthreads();
         if (tile + 1 < tiles)

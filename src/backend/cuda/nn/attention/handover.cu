@@ -1,12 +1,12 @@
-// For the Hopper generation: hand-over between those who fill tiles and those who use them
+// For the Hopper generation: synchronization of the producers and consumers of tiles
 //
-// A barrier in shared memory passes from one phase to the next when as many have arrived as it was made for. Phases are
-// told apart by 0 and 1, in turn.
+// A barrier in shared memory completes a phase when its expected number of arrivals is reached. Phases have parity 0
+// and 1 alternately.
 
 __device__ inline void barrier_make(u32 barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-// Lets everybody see the barriers made.
+// Makes the initialized barriers visible.
 __device__ inline void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ inline void barrier_arrive(u32 barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
@@ -18,24 +18,24 @@ __device__ inline bool barrier_passed(u32 barrier, u32 phase) {
     return passed;
 }
 __device__ inline void barrier_await(u32 barrier, u32 phase) { while (!barrier_passed(barrier, phase)) {} }
-// One arrival a warp, when all of its threads are done.
+// One arrival per warp, when all of its threads are done.
 __device__ inline void warp_arrive(u32 barrier) {
     __syncwarp();
     if ((threadIdx.x & 31) == 0) barrier_arrive(barrier);
 }
-// What ordinary instructions wrote into shared memory is seen by tensor cores and bulk copies. (Without `.shared::cta`
-// this would wait for everything on its way to device memory too.)
+// Makes ordinary writes to shared memory visible to tensor cores and bulk copies. (Without `.shared::cta` this would
+// also wait for pending writes to device memory.)
 __device__ inline void publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// The same of device memory.
+// The same for device memory.
 __device__ inline void publish_far() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
-// Of `threads` threads, those who meet wait until all have met or passed.
+// A named barrier of `threads` threads: `meet` arrives and waits, `pass` arrives without waiting.
 __device__ inline void meet(int which, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(which), "r"(threads) : "memory");
 }
 __device__ inline void pass(int which, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(which), "r"(threads) : "memory");
 }
-// A warpgroup that copies leaves registers to those that compute.
+// The producer warpgroup leaves registers to the consumers.
 template <int N> __device__ inline void more_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
@@ -43,9 +43,9 @@ template <int N> __device__ inline void fewer_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-// Tiles of BYTES bytes that are filled and used in turn, with two barriers each. Both sides count the tiles that come:
-// with STAGES of them, the `count`th goes to stage count % STAGES. The phase of its barriers is count / STAGES & 1 for
-// those who use it, and the other one for those who fill it, as the first time nobody has to give it back.
+// A ring buffer of tiles of BYTES bytes, with two barriers each. Producers and consumers count tiles: with STAGES of
+// them, tile `count` goes to stage count % STAGES. The parity of its barriers is count / STAGES & 1 for consumers, and
+// the other one for producers, since the stage is free the first time.
 template <int BYTES> struct Ring {
     u32 tiles, full, empty;
     __device__ u32 tile(int stage) const { return tiles + stage * BYTES; }
@@ -53,35 +53,35 @@ template <int BYTES> struct Ring {
     __device__ u32 empty_at(int stage) const { return empty + stage * 8; }
 };
 
-// Pieces of work, which one thread takes and all warps get to know: two places in turn, with a barrier each for "it is
-// there", and one for "everybody knows it". 40 bytes.
-struct Taken {
+// The scheduler's broadcast: one thread takes work items and announces them to all warps. There are two slots
+// alternately, each with a barrier for "written" and one for "read by all". 40 bytes.
+struct Scheduler {
     u32 at;
-    __device__ u32 there(int count) const { return at + (count & 1) * 8; }
-    __device__ u32 known(int count) const { return at + 16 + (count & 1) * 8; }
+    __device__ u32 written(int count) const { return at + (count & 1) * 8; }
+    __device__ u32 read(int count) const { return at + 16 + (count & 1) * 8; }
     __device__ u32 item(int count) const { return at + 32 + (count & 1) * 4; }
     __device__ void make_barriers(int readers) const {
         for (int s = 0; s < 2; ++s) {
-            barrier_make(there(s), 1);
-            barrier_make(known(s), readers);
+            barrier_make(written(s), 1);
+            barrier_make(read(s), readers);
         }
     }
-    __device__ void tell(int count, int taken) const {
-        barrier_await(known(count), (count >> 1 & 1) ^ 1);
+    __device__ void announce(int count, int taken) const {
+        barrier_await(read(count), (count >> 1 & 1) ^ 1);
         asm volatile("st.shared.s32 [%0], %1;" ::"r"(item(count)), "r"(taken) : "memory");
-        barrier_arrive(there(count));
+        barrier_arrive(written(count));
     }
-    // The piece that comes `count`th here. Everybody looks it up once, and then arrives at `known`.
+    // Work item number `count` of this block. Each warp looks it up once, and then arrives at `read`.
     __device__ int look_up(int count) const {
         int taken;
-        barrier_await(there(count), count >> 1 & 1);
+        barrier_await(written(count), count >> 1 & 1);
         asm volatile("ld.shared.s32 %0, [%1];" : "=r"(taken) : "r"(item(count)) : "memory");
         return taken;
     }
 };
 
-// The copying side: each thread tells that its part of a tile is there once it is, which it looks for when it would
-// otherwise wait, or after it has asked for the next tile.
+// The producer: each thread signals that its part of a tile has arrived, at the latest before it waits for a free stage
+// or after it has issued the copies of the next tile.
 struct Copies {
     u32 pending = 0;
     __device__ void before(u32 empty, u32 phase) {
@@ -107,38 +107,37 @@ struct Copies {
     }
 };
 
-// Rows that go into tiles one after the other, by THREADS threads, eight of which take a row of a panel; rows from
-// `end` on are zeros.
+// Rows copied to consecutive tiles by THREADS threads, eight for a row of a panel; rows from `end` on are zeros.
 template <int THREADS> struct Rows {
     static constexpr int DOWN = THREADS / 8;
     const Half* at;
     i64 down;
     int left;
-    u32 place;
+    u32 position;
     __device__ Rows(const Half* from, i64 step, int first, int end, int thread) {
         const int row = thread >> 3, chunk = thread & 7;
         at = from + (first + row) * step + chunk * 8;
         down = DOWN * step;
         left = end - first - row;
-        place = chunk_at(0, row, chunk);
+        position = chunk_at(0, row, chunk);
     }
-    // The next COUNT rows, into a tile of ALL rows.
+    // Copies the next COUNT rows to a tile of ALL rows.
     template <int COUNT, int ALL> __device__ void fetch_into(u32 tile) {
 #pragma unroll
         for (int i = 0; i < COUNT / DOWN; ++i) {
 #pragma unroll
             for (int panel = 0; panel < D / 64; ++panel)
-                fetch(tile + place + panel * ALL * 128 + i * DOWN * 128, at + panel * 64, i * DOWN < left);
+                fetch(tile + position + panel * ALL * 128 + i * DOWN * 128, at + panel * 64, i * DOWN < left);
             at += down;
-            // One sum after the other: the compiler would keep every multiple of `down` in registers, which are few.
+            // Sequential additions: otherwise the compiler keeps every multiple of `down` in registers.
             asm volatile("" : "+l"(at));
         }
         left -= COUNT;
     }
 };
 
-// Writes the 64 rows of a warpgroup, times a number, through its own part of a tile of `rows` rows, which nobody uses
-// any more: 16 bytes a thread, neighbours side by side.
+// Writes the 64 rows of a warpgroup, times a factor, through its part of a tile of `rows` rows that is no longer in
+// use: coalesced, with 16 bytes per thread.
 __device__ inline void put_rows(
     Half* to, i64 step, const float (&c)[D / 8][4], float factor, u32 tile, int rows, int first, int end
 ) {

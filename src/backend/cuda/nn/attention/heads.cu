@@ -1,12 +1,12 @@
-// Where the operands of attention lie: what all its kernels share.
+// The layout of the operands of attention, shared by all its kernels.
 
-// Steps, in elements, from one batch, head and row to the next; the elements of a row lie side by side.
+// Strides of batch, head and row, in elements; the elements of a row are contiguous.
 struct Heads {
     long long batch, head, row;
-    // Where the rows of a head begin.
+    // The first row of a head.
     template <class Element> __device__ Element* find(Element* first, int at_batch, int at_head) const {
         return first + at_batch * batch + at_head * head;
     }
 };
-// The same of a mask; a step of 0 repeats what is there.
+// The strides of a mask; 0 broadcasts.
 struct MaskSteps { long long batch, head, row, column; };

@@ -1,45 +1,44 @@
-// Attention in tiles by ordinary arithmetic, in full precision: for dtypes and sizes that tensor cores do not take.
+// Tiled attention by ordinary arithmetic, in full precision: for dtypes and sizes that the tensor cores do not support.
 //
-// This file has what the kernels share; tiles_forward.cu or tiles_backward.cu comes after it. The prelude and heads.cu
-// come before it, and so do X, the type of elements, and these macros:
+// This file has the shared code; tiles_forward.cu or tiles_backward.cu comes after it. The prelude and heads.cu come
+// before it, and so do X, the type of elements, and these macros:
 //   D, E     the sizes of a query or key, and of a value
-//   CAUSAL   1: query i sees keys 0..=i
+//   CAUSAL   1: query i attends to keys 0..=i
 //   MASK     1: numbers of type T are added to the scaled scores
-//   PACK     neighbouring elements that are read and written at a time; divides D, E and all steps
-//   WARPS, ROWS, COLUMNS   the shape of a tile, as told below
-//   BLOCKS   how many blocks a multiprocessor is to have room for
+//   PACK     the number of elements that are read and written at a time; divides D, E and all strides
+//   WARPS, ROWS, COLUMNS   the shape of a tile, see below
+//   BLOCKS   the number of blocks that a multiprocessor should hold
 //
-// A block has OWN rows, of queries or of keys, and the rows of the other side come by, OTHER at a time. Tiles of both
-// lie in shared memory, in the compute dtype, with zeros where there is nothing. A warp has 4 ROWS of the block's rows
-// to itself: products of its rows with those that come by, and sums of these with the products as weights, are all its
-// own, so that only the coming and going of tiles concerns the whole block.
+// A block has OWN rows, of queries or of keys, and loops over the rows of the other side, OTHER at a time. Tiles of
+// both are in shared memory, in the compute dtype, padded with zeros. A warp has 4 ROWS of the block's rows. It
+// computes the products of its rows with the other rows, and the weighted sums of the other rows, without other warps:
+// the block synchronizes only when tiles are loaded.
 //
-// The lanes of a warp lie 4 high and 8 wide: lane l has its rows l / 8 + 4 i, and of the others l % 8 + 8 j. Neighbours
-// thus read neighbouring rows, whose steps are odd multiples of 16 bytes: no two of them want the same banks.
+// The lanes of a warp form 4 rows of 8: lane l has the warp's rows l / 8 + 4 i, and the other rows l % 8 + 8 j.
+// Neighbouring lanes read neighbouring rows. Row strides are odd multiples of 16 bytes, which avoids bank conflicts.
 //
-// Words are those of common.cu, but exponents are of base e: a score that a mask makes the lowest number there is
-// then stays that number, forward and backward. Every number is a function of the inputs alone: two runs give the same
-// bits.
+// Terms are those of common.cu, but exponents are of base e: a score that a mask sets to the lowest finite number then
+// stays that number, forward and backward. The kernels are deterministic: two runs give the same bits.
 
 constexpr int THREADS = WARPS * 32;
-// Rows of a warp, of a block, and of the other side at a time.
+// Rows of a warp, of a block, and of a tile of the other side.
 constexpr int WARP_ROWS = 4 * ROWS, OWN = WARPS * WARP_ROWS, OTHER = 8 * COLUMNS;
-// Numbers that a thread reads at a time from shared memory.
+// Elements that a thread reads at a time from shared memory.
 constexpr int WIDE = 16 / sizeof(T);
-// From one row of weights to the next: the four rows of a warp that are written at once lie in banks of their own.
+// The stride of a row of weights: the four rows of a warp that are written at once are in different banks.
 constexpr int WEIGHT_STEP = OTHER + 8;
 
 // Rows of SIZE elements in shared memory.
 template <int SIZE> struct Tile {
-    // As far as products go along a row, and as far as there are zeros behind its end.
+    // The length of a row in products, and its length with zero padding.
     static constexpr int ALONG = (SIZE + WIDE - 1) / WIDE * WIDE, PADDED = (SIZE + 15) / 16 * 16;
     static constexpr int STEP = PADDED + WIDE;
-    // A lane of a sum has EACH numbers: GROUPS times NEIGHBOURS.
+    // Elements of a sum per lane: EACH = GROUPS * NEIGHBOURS.
     static constexpr int EACH = PADDED / 8, NEIGHBOURS = WIDE == 4 && PADDED % 32 == 0 ? 4 : 2;
     static constexpr int GROUPS = EACH / NEIGHBOURS;
 };
 
-// A lane's products of its rows with the others, and its part of a sum of rows.
+// A lane's products of its rows with the other rows, and its part of a weighted sum of rows.
 typedef T Products[ROWS][COLUMNS];
 template <int SIZE> using Sums = T[ROWS][Tile<SIZE>::EACH];
 
@@ -51,9 +50,9 @@ __device__ inline T everything() { return (T)__int_as_float(0x7f800000); }
 template <int N> __device__ inline Pack<T, N> load(const T* at) { return *(const Pack<T, N>*)at; }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Tiles come and go
+// Loads and stores of tiles
 
-// Copies BYTES into shared memory without waiting, or zeros where there is nothing to copy.
+// Copies BYTES asynchronously to shared memory, or zeros if there is nothing to copy.
 template <int BYTES> __device__ inline void fetch_bytes(T* to, const T* from, bool there) {
     const u32 at = (u32)__cvta_generic_to_shared(to);
     const int count = there ? BYTES : 0;
@@ -64,11 +63,11 @@ template <int BYTES> __device__ inline void fetch_bytes(T* to, const T* from, bo
                      : "memory");
     }
 }
-// Until what this thread has fetched is there.
+// Waits until all fetches of this thread have completed.
 __device__ inline void await_fetches() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 __device__ inline void fetch_pack(T* to, const T* from, bool there) { fetch_bytes<PACK * sizeof(T)>(to, from, there); }
-// What has to be widened goes by way of registers.
+// Elements that are widened go through registers.
 template <class Half> __device__ inline void fetch_pack(T* to, const Half* from, bool there) {
     Pack<Half, PACK> pack = {};
     if (there) pack = *(const Pack<Half, PACK>*)from;
@@ -82,7 +81,7 @@ template <class Half> __device__ inline void fetch_pack(T* to, const Half* from,
     }
 }
 
-// Fetches COUNT rows from `first` on, and zeros for those that lie at `end` or behind.
+// Fetches COUNT rows from `first` on, and zeros for those at `end` or beyond.
 template <int COUNT, int SIZE> __device__ inline void fetch_rows(T* tile, const X* from, i64 step, int first, int end) {
     constexpr int PACKS = Tile<SIZE>::PADDED / PACK;
 #pragma unroll 4
@@ -93,7 +92,7 @@ template <int COUNT, int SIZE> __device__ inline void fetch_rows(T* tile, const 
     }
 }
 
-// Writes the rows of a warp from `first` on, multiplied by a number, but for those at `end` or behind.
+// Writes the rows of a warp from `first` on, times a factor, except for those at `end` or beyond.
 template <int SIZE> __device__ inline void put_rows(X* to, i64 step, const Sums<SIZE>& sums, T by, int first, int end) {
     constexpr int NEIGHBOURS = Tile<SIZE>::NEIGHBOURS, N = PACK < NEIGHBOURS ? PACK : NEIGHBOURS;
     const int lane = threadIdx.x & 31;
@@ -115,7 +114,7 @@ template <int SIZE> __device__ inline void put_rows(X* to, i64 step, const Sums<
 // ---------------------------------------------------------------------------------------------------------------------
 // Products
 
-// The products of a warp's rows with all others. `own` is the first row of the warp.
+// The products of a warp's rows with all other rows. `own` is the first row of the warp.
 template <int SIZE> __device__ inline void each_with_each(Products& product, const T* own, const T* other) {
     const int lane = threadIdx.x & 31;
     own += (lane >> 3) * Tile<SIZE>::STEP;
@@ -140,7 +139,7 @@ template <int SIZE> __device__ inline void each_with_each(Products& product, con
     }
 }
 
-// Leaves a warp's weights where `weigh` looks for them; the warp has to be waited for in between.
+// Writes a warp's weights to shared memory for `weigh`; the warp must synchronize in between.
 __device__ inline void put_weights(T* weights, const Products& weight) {
     const int lane = threadIdx.x & 31;
 #pragma unroll
@@ -150,7 +149,7 @@ __device__ inline void put_weights(T* weights, const Products& weight) {
             weights[(i * 4 + (lane >> 3)) * WEIGHT_STEP + j * 8 + (lane & 7)] = weight[i][j];
 }
 
-// Adds the other rows, weighted, to the sums of a warp's rows.
+// Adds the weighted other rows to the sums of a warp's rows.
 template <int SIZE> __device__ inline void weigh(Sums<SIZE>& sums, const T* weights, const T* other) {
     constexpr int N = Tile<SIZE>::NEIGHBOURS;
     const int lane = threadIdx.x & 31;
@@ -176,9 +175,9 @@ template <int SIZE> __device__ inline void weigh(Sums<SIZE>& sums, const T* weig
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Which keys a query sees
+// Which keys a query attends to
 
-// What a pair of a query and a key adds to its exponent.
+// The additive mask of a query and a key.
 struct Mask {
     const T* at;
     i64 row, column;
@@ -187,17 +186,17 @@ struct Mask {
     __device__ T operator()(int query, int key) const { return at[query * row + key * column]; }
 };
 
-// What the rows of a block are; those that come by are the other side.
+// Whether the rows of a block are queries or keys; the other rows are the other side.
 enum Side { OWN_QUERIES, OWN_KEYS };
 
-// Whether a warp with rows from `first_own` on sees anything of what comes by, or is seen by it.
+// Whether any query attends to any key between the rows of a warp, from `first_own` on, and a tile of other rows.
 template <Side SIDE> __device__ inline bool in_reach(int first_own, int first_other, int queries, int keys) {
     if (first_own >= (SIDE == OWN_QUERIES ? queries : keys)) return false;
     const int last_query = SIDE == OWN_QUERIES ? first_own + WARP_ROWS - 1 : first_other + OTHER - 1;
     return !CAUSAL || (SIDE == OWN_QUERIES ? first_other : first_own) <= last_query;
 }
 
-// Makes exponents of products: scaled, masked, and nothing where a query does not see a key.
+// Turns products into exponents: scaled, masked, and minus infinity if a query does not attend to a key.
 template <Side SIDE> __device__ inline void to_exponents(
     Products& score, T scale, int first_own, int first_other, int queries, int keys, const Mask& mask
 ) {

@@ -1,7 +1,6 @@
-//! Attention by ordinary arithmetic in full precision, for the dtypes and sizes that tensor cores do not take.
+//! Attention by ordinary arithmetic in full precision, for the dtypes and sizes that the tensor cores do not support.
 
 use super::{HeadRows, WithRows, check_sizes, size};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, WIDE};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
 use crate::backend::spec::AttentionInputs;
@@ -16,10 +15,10 @@ const BACKWARD: &[&str] = &[include_str!("heads.cu"), include_str!("tiles.cu"), 
 /// The largest size of a key or a value.
 pub(super) const LARGEST: usize = 256;
 
-/// Bytes that each of two blocks can share where a multiprocessor has as much as on the Hopper generation.
+/// Shared memory in bytes of each of two resident blocks on a multiprocessor of the Hopper generation.
 const SHARED_BY_TWO: usize = 113 << 10;
 
-/// Registers of a multiprocessor, and the most that one thread can have.
+/// The registers of a multiprocessor, and the most per thread.
 const REGISTERS: (usize, usize) = (1 << 16, 255);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,8 +27,8 @@ enum Pass {
     Backward,
 }
 
-/// How a block goes about its rows, as told in the kernels' source, and how many blocks a multiprocessor is to have room
-/// for.
+/// The tile shape of a block, as described in the kernels' source, and the number of blocks that a multiprocessor
+/// should hold.
 #[derive(Clone, Copy, Debug)]
 struct Tile {
     warps: usize,
@@ -42,11 +41,11 @@ const fn tile(warps: usize, rows: usize, columns: usize, blocks: usize) -> Tile 
     Tile { warps, rows, columns, blocks }
 }
 
-/// For so few queries that most rows of other tiles would be empty.
+/// For few queries, which would leave most rows of other tiles empty.
 const FEW: Tile = tile(4, 1, 8, 2);
 
-/// From those that read least of what they compute, and keep a multiprocessor busy, to those that need least room; in the
-/// order of their times on a GPU of the Hopper generation.
+/// From tiles with the fewest reads per product and a high occupancy to tiles with the least shared memory, ordered by
+/// their times on a GPU of the Hopper generation.
 const FORWARD_TILES: &[Tile] = &[
     tile(4, 4, 8, 2),
     tile(8, 4, 8, 1),
@@ -69,7 +68,7 @@ const BACKWARD_TILES: &[Tile] = &[
 ];
 
 impl Tile {
-    /// Rows of a block, and rows of the other side at a time.
+    /// The rows of a block, and the rows of the other side per tile.
     fn heights(self) -> (usize, usize) {
         (self.warps * 4 * self.rows, 8 * self.columns)
     }
@@ -78,7 +77,7 @@ impl Tile {
         self.warps * 32
     }
 
-    /// Bytes that a block shares, for numbers of `width` bytes and these sizes of keys and values.
+    /// The shared memory of a block in bytes, for numbers of `width` bytes and these sizes of keys and values.
     fn shared(self, pass: Pass, width: usize, sizes: [usize; 2]) -> usize {
         let (own, other) = self.heights();
         let [key, value] = sizes.map(|size| size.next_multiple_of(16) + WIDE / width);
@@ -89,7 +88,7 @@ impl Tile {
         (rows + own * (other + 8)) * width
     }
 
-    /// Whether a block finds enough shared memory, and a thread enough registers: a third is for all but sums.
+    /// Whether shared memory and registers suffice; a third of the registers is kept for everything but the sums.
     fn fits(self, pass: Pass, width: usize, sizes: [usize; 2], limit: usize) -> bool {
         let [key, value] = sizes.map(|size| size.next_multiple_of(16) / 8);
         let sums = match pass {
@@ -101,20 +100,20 @@ impl Tile {
         self.shared(pass, width, sizes) <= limit && self.rows * sums * (width / 4) <= registers * 2 / 3
     }
 
-    /// The first that fits into `limit` bytes of shared memory.
+    /// The first tile that fits into `limit` bytes of shared memory.
     fn choose(pass: Pass, dtype: DType, sizes: [usize; 2], queries: usize, limit: usize) -> Option<Tile> {
         let few = (pass == Pass::Forward && queries <= FEW.heights().0).then_some(FEW);
         let tiles = if pass == Pass::Forward { FORWARD_TILES } else { BACKWARD_TILES };
-        let width = compute_dtype(dtype).size();
+        let width = dtype.compute_dtype().size();
         few.into_iter().chain(tiles.iter().copied()).find(|tile| tile.fits(pass, width, sizes, limit))
     }
 }
 
-/// What the sources of a problem depend on, but for how its operands lie.
+/// The parameters of the source, except for the layout of the operands.
 #[derive(Clone, Copy)]
 struct Form {
     dtype: DType,
-    /// Elements of a key and of a value.
+    /// The sizes of a key and of a value.
     sizes: [usize; 2],
     causal: bool,
     masked: bool,
@@ -123,7 +122,7 @@ struct Form {
 impl Form {
     fn source(self, pass: Pass, tile: Tile, pack: usize) -> KernelSource {
         let files = if pass == Pass::Forward { FORWARD } else { BACKWARD };
-        KernelSource::new(files, compute_dtype(self.dtype), false)
+        KernelSource::new(files, self.dtype.compute_dtype(), false)
             .dtype("X", self.dtype)
             .set("D", self.sizes[0])
             .set("E", self.sizes[1])
@@ -136,8 +135,8 @@ impl Form {
             .set("BLOCKS", tile.blocks)
     }
 
-    /// How many neighbours can be read and written at a time: they must not be parted by the end of a row, and lie at a
-    /// multiple of their bytes.
+    /// The number of elements that can be read and written at a time: it must divide the rows, and the accesses must be
+    /// aligned.
     fn pack(self, operands: &[&HeadRows]) -> usize {
         let fits = |pack: &usize| {
             let steps = operands.iter().flat_map(|rows| rows.steps).all(|step| step.is_multiple_of(*pack as u64));
@@ -151,7 +150,7 @@ impl Form {
     }
 }
 
-/// Sources of every kind, to be compiled by a test.
+/// All variants of the source, compiled by a test.
 #[cfg(feature = "samples")]
 pub(super) fn sources() -> Vec<KernelSource> {
     use crate::backend::cuda::tests::floats;
@@ -205,15 +204,15 @@ impl<'a> TiledAttention<'a> {
     }
 
     fn width(&self) -> usize {
-        compute_dtype(self.form.dtype).size()
+        self.form.dtype.compute_dtype().size()
     }
 
     fn tile(&self, pass: Pass) -> Result<Tile> {
         let tile = Tile::choose(pass, self.form.dtype, self.form.sizes, self.queries, self.gpu.shared);
-        tile.ok_or_else(|| err!(Backend, self.op, "{} bytes of shared memory are too few", self.gpu.shared))
+        tile.ok_or_else(|| err!(Backend, self.op, "no tile fits in {} bytes of shared memory", self.gpu.shared))
     }
 
-    /// Arguments that the kernels with tiles begin with.
+    /// The first arguments of the kernels with tiles.
     fn opening(&self) -> Arguments {
         let scale = match self.form.dtype {
             DType::F64 => self.scale.to_bits(),
@@ -222,7 +221,7 @@ impl<'a> TiledAttention<'a> {
         Arguments::new().size(self.heads).size(self.queries).size(self.keys).word(scale)
     }
 
-    /// Runs a kernel whose blocks have `rows` of every head between them.
+    /// Runs a kernel whose blocks divide the `rows` of every head.
     ///
     /// # Safety
     /// As for [`Gpu::launch`].
@@ -259,12 +258,12 @@ pub(super) fn forward(
     let source = problem.form.source(pass, tile, problem.form.pack(&[&q, &k, &v, &to]));
     let arguments =
         problem.opening().rows(&q).rows(&k).rows(&v).rows(&to).at(sums.first().cast_const()).mask(inputs.mask);
-    // SAFETY: the steps are those of layouts inside their storages (L2), with as many rows as the sizes say, whose
-    // elements lie side by side and are aligned as the pack wants it; the result is the caller's alone.
+    // SAFETY: the strides are those of layouts inside their storages (L2), with the given numbers of rows, whose
+    // elements are contiguous and aligned as the pack requires; the result is borrowed mutably.
     unsafe { problem.run("attention_tiles_forward", (pass, tile, &source), problem.queries, arguments) }
 }
 
-/// As [`backward`](super::backward), for what [`forward`] was given.
+/// As [`backward`](super::backward), for the inputs of [`forward`].
 ///
 /// # Errors
 /// As for [`forward`].
@@ -285,7 +284,7 @@ pub(super) fn backward(
     let source = problem.form.source(pass, tile, problem.form.pack(&operands));
     let all = problem.pairs * problem.queries;
     let room = || Storage::new(op, Device::Cuda(ordinal), all * problem.width());
-    let (logarithms, deltas) = (room()?, room()?);
+    let (lse, deltas) = (room()?, room()?);
     let prepare = Arguments::new()
         .size(problem.heads)
         .size(problem.queries)
@@ -293,18 +292,18 @@ pub(super) fn backward(
         .rows(&g)
         .rows(&out)
         .at(sums.first())
-        .at(logarithms.as_ptr())
+        .at(lse.as_ptr())
         .at(deltas.as_ptr());
     let function = source.function(op, problem.gpu, "attention_tiles_prepare")?;
-    // SAFETY: as in `forward`; the scratch has room for every query of every head.
+    // SAFETY: as in `forward`; the workspace has room for every query of every head.
     unsafe { prepare.launch(op, problem.gpu, function, Grid::over(all, 8, 256))? };
     let common = || {
         let start = problem.opening().rows(&q).rows(&k).rows(&v).rows(&g);
-        start.at(logarithms.as_ptr()).at(deltas.as_ptr())
+        start.at(lse.as_ptr()).at(deltas.as_ptr())
     };
     let [to_q, to_k, to_v] = &targets;
     let made = (pass, tile, &source);
-    // SAFETY: as in `forward`; what nobody asked for has no address, and is not written.
+    // SAFETY: as in `forward`; gradients that are not requested have a null address and are not written.
     unsafe {
         if to_k.is_some() || to_v.is_some() {
             let arguments = common().rows_or_null(to_k.as_ref()).rows_or_null(to_v.as_ref()).mask(inputs.mask);
@@ -324,7 +323,7 @@ mod tests {
 
     #[test]
     fn every_size_finds_a_tile() {
-        // What a block can share on 8.6, 8.0 and 9.0.
+        // The shared memory of a block on 8.6, 8.0 and 9.0.
         for limit in [99, 163, 227] {
             for dtype in [DType::F32, DType::F64, DType::BF16] {
                 for (key, value) in (1..=LARGEST).flat_map(|a| [(a, a), (a, 1), (1, a), (a, LARGEST), (LARGEST, a)]) {

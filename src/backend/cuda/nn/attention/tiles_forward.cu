@@ -1,6 +1,6 @@
 // Forward, by ordinary arithmetic
 
-// Over the eight lanes that share a row.
+// Reductions over the eight lanes that share a row.
 __device__ inline T largest_of_row(T x) {
 #pragma unroll
     for (int step = 1; step < 8; step *= 2) x = fmax(x, __shfl_xor_sync(0xffffffffu, x, step));
@@ -13,7 +13,7 @@ __device__ inline T sum_of_row(T x) {
 }
 
 // Turns exponents into weights, relative to the largest exponent of each row so far, `most`, and adds them to this
-// lane's `total`. What was weighted before, `result`, shrinks as `most` grows.
+// lane's `total`. The previous `result` is rescaled, since `most` may have grown.
 __device__ inline void soften(Products& score, T (&most)[ROWS], T (&total)[ROWS], Sums<E>& result) {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
@@ -21,7 +21,7 @@ __device__ inline void soften(Products& score, T (&most)[ROWS], T (&total)[ROWS]
 #pragma unroll
         for (int j = 0; j < COLUMNS; ++j) largest = fmax(largest, score[i][j]);
         largest = largest_of_row(largest);
-        // A row that saw nothing yet has no largest exponent to be relative to.
+        // A row without visible keys so far has no largest exponent; 0 is used instead.
         const T offset = largest == nothing() ? T(0) : largest;
         const T shrink = exp(most[i] - offset);
         most[i] = largest;
@@ -37,8 +37,8 @@ __device__ inline void soften(Products& score, T (&most)[ROWS], T (&total)[ROWS]
     }
 }
 
-// A block has OWN queries. There is one tile each for keys and for values: the next keys come while values are
-// weighted, the next values while scores are computed.
+// A block has OWN queries. There is one tile each for keys and for values: the next keys are loaded while the values
+// are summed, the next values while the scores are computed.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_tiles_forward(
     int heads, int queries, int keys, T scale, const X* q, Heads sq, const X* k, Heads sk, const X* v, Heads sv,
     X* out, Heads so, T* sums, const T* mask_at, MaskSteps sm
@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_tiles_fo
     T* const weights = value_tile + OTHER * Tile<E>::STEP + warp * WARP_ROWS * WEIGHT_STEP;
     const T* const own_queries = query_tile + warp * WARP_ROWS * Tile<D>::STEP;
     const int blocks = (queries + OWN - 1) / OWN, pair = blockIdx.x / blocks;
-    // The longest rows first, so that the last blocks to finish are short.
+    // The blocks with the most keys start first, so that the last ones to finish are short.
     const int first_query = (blocks - 1 - blockIdx.x % blocks) * OWN, first_row = first_query + warp * WARP_ROWS;
     const int batch = pair / heads, head = pair % heads;
     k = sk.find(k, batch, head);
@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_tiles_fo
     const int seen = CAUSAL ? min(keys, first_query + OWN) : keys;
     for (int first_key = 0; first_key < seen; first_key += OTHER) {
         const bool reaches = in_reach<OWN_QUERIES>(first_row, first_key, queries, keys);
-        // The keys have come, and nobody reads the values before these any more.
+        // The keys have arrived, and the previous values are no longer read.
         await_fetches();
         __syncthreads();
         fetch_rows<OTHER, E>(value_tile, v, sv.row, first_key, keys);
@@ -79,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_tiles_fo
             soften(score, most, total, result);
             put_weights(weights, score);
         }
-        // The values have come, and nobody reads the keys any more.
+        // The values have arrived, and the keys are no longer read.
         await_fetches();
         __syncthreads();
         if (first_key + OTHER < seen) fetch_rows<OTHER, D>(key_tile, k, sk.row, first_key + OTHER, keys);
@@ -90,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_tiles_fo
     for (int i = 0; i < ROWS; ++i) {
         const int row = first_row + i * 4 + (lane >> 3);
         const T sum = sum_of_row(total[i]);
-        // A query that sees no key gives zeros.
+        // A query without visible keys gives zeros.
         const T inverse = sum == 0 ? T(0) : T(1) / sum;
         if ((lane & 7) == 0 && row < queries)
             sums[(i64)pair * queries + row] = sum == 0 ? nothing() : most[i] + log(sum);

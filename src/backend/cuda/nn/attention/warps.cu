@@ -1,12 +1,12 @@
 // For sm_80 and later: products of warps
 //
-// Tiles in shared memory are rows of D elements and 16 bytes more: the eight rows that one instruction reads then lie
-// in different banks. A warp has M times 16 rows of a product; c[m][n] is a fragment of 16 rows and 8 columns.
+// Tiles in shared memory are rows of D elements plus 16 bytes: the eight rows that one instruction reads are then in
+// different banks. A warp has M * 16 rows of a product; c[m][n] is a fragment of 16 rows and 8 columns.
 
-// Bytes from row to row.
+// The stride of a row in bytes.
 constexpr int STEP = D * 2 + 16;
 
-// Four matrices of 8 rows and 8 columns; each of 8 threads gives the address of a row.
+// Loads four 8x8 matrices; each thread gives the address of a row.
 __device__ inline void matrices(u32 (&r)[4], u32 at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
@@ -22,7 +22,7 @@ __device__ inline void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Copies ROWS rows from row `first` on into a tile; those from `end` on are zeros.
+// Copies ROWS rows from row `first` on to a tile; those from `end` on are zeros.
 template <int ROWS, int THREADS>
 __device__ inline void fetch_rows(u32 to, const Half* from, i64 step, int first, int end) {
     constexpr int CHUNKS = D / 8;
@@ -35,13 +35,13 @@ __device__ inline void fetch_rows(u32 to, const Half* from, i64 step, int first,
     }
 }
 
-// 16 rows and 16 columns, from column 16 s, as the left side of a product.
+// 16 rows and 16 columns, from column 16 s on, as the left operand of a product.
 __device__ inline void left_side(u32 (&a)[4], u32 tile, int row, int s) {
     const int lane = threadIdx.x & 31;
     matrices(a, tile + (row + (lane & 15)) * STEP + (s * 2 + (lane >> 4)) * 16);
 }
 
-// c = the rows of `left` from `row`, times the N rows of `right` from `other`, each with each.
+// c = left * right^T, with the rows of `left` from `row` on and the N rows of `right` from `other` on.
 template <int M, int N>
 __device__ inline void each_with_each(float (&c)[M][N / 8][4], u32 left, int row, u32 right, int other) {
     const int lane = threadIdx.x & 31;
@@ -67,7 +67,7 @@ __device__ inline void each_with_each(float (&c)[M][N / 8][4], u32 left, int row
     }
 }
 
-// c += weights (M times 16 rows, K columns) times the K rows of `tile` from `row`.
+// c += weights * tile, with M * 16 rows and K columns of weights, and the K rows of `tile` from `row` on.
 template <int M, int K>
 __device__ inline void weigh(float (&c)[M][D / 8][4], const float (&weights)[M][K / 8][4], u32 tile, int row) {
     const int lane = threadIdx.x & 31;
@@ -94,7 +94,7 @@ __device__ inline void weigh(float (&c)[M][D / 8][4], const float (&weights)[M][
     }
 }
 
-// Writes 16 rows, times a number, where they are below `end`.
+// Writes 16 rows, times a factor, except for those from `end` on.
 __device__ inline void put_rows(Half* to, i64 step, const float (&c)[D / 8][4], float factor, int first, int end) {
     const int lane = threadIdx.x & 31;
 #pragma unroll

@@ -1,7 +1,8 @@
-//! Convolutions by cuDNN: a plan for each problem, made once.
+//! Convolutions by cuDNN, with a cached plan for each problem.
 //!
-//! The library is asked for advice, best first, and its first plan is taken that gives the same bits every time, is as exact as is asked
-//! for and is modest in memory. No plan is timed: what a program computes would depend on the noise of a first run.
+//! The library's heuristics propose plans, best first. The first one is taken that is deterministic, has the required
+//! precision and needs a modest workspace. Plans are not timed: the results of a program would depend on the noise of a
+//! first run.
 
 use super::{Descriptor, Failure, Functions, Library, Outcome, Raw, TYPE_DESCRIPTOR, TYPE_HANDLE};
 use crate::backend::cuda::nn::conv::Kind;
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Numbers of the library's interface.
+/// Constants of the library's interface.
 mod number {
     use std::ffi::c_int;
 
@@ -53,7 +54,7 @@ mod number {
     pub const PLAN_HANDLE: c_int = 400;
     pub const PLAN_CONFIG: c_int = 401;
     pub const PLAN_WORKSPACE_SIZE: c_int = 402;
-    /// Alpha, beta, the convolution, and the tensors with the numbers of [`super::Tensors`].
+    /// Alpha, beta, the convolution, and the tensors in the order of [`super::Tensors`].
     pub const FORWARD_ATTRIBUTES: [c_int; 6] = [700, 701, 702, 704, 703, 705];
     pub const BACKWARD_DATA_ATTRIBUTES: [c_int; 6] = [706, 707, 708, 710, 709, 711];
     pub const BACKWARD_FILTER_ATTRIBUTES: [c_int; 6] = [712, 713, 714, 716, 715, 717];
@@ -69,7 +70,7 @@ mod number {
     pub const PACK_WORKSPACE: c_int = 1003;
     pub const ENGINE_NUMERICAL_NOTE: c_int = 1303;
 
-    /// The kinds of advice: what the library thinks is fast, and what always works.
+    /// The heuristic modes: the plans expected to be fast, and the fallback.
     pub const ADVICE: [c_int; 2] = [3, 2];
     pub const CROSS_CORRELATION: c_int = 1;
 
@@ -79,27 +80,27 @@ mod number {
     pub const NOTE_NONDETERMINISTIC: c_int = 4;
 }
 
-/// The most that a plan may use beside its tensors, as a part of the GPU's memory.
+/// The largest workspace of a plan: one part in this many of the GPU's memory.
 const WORKSPACE_PART: usize = 16;
-/// Configurations that are asked for at a time, at most.
+/// The most configurations requested at a time.
 const MOST_CONFIGS: usize = 64;
 
-/// Everything that a plan depends on.
+/// The key of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Problem {
     pub kind: Kind,
     pub conv: Conv,
     pub dtype: DType,
-    /// Whether all tensors lie in the order batch, places, channels.
+    /// Whether all tensors are in channels-last order: batch, positions, channels.
     pub channels_last: bool,
-    /// What the addresses are multiples of.
+    /// The alignment of the addresses, in bytes.
     pub alignment: usize,
 }
 
-/// The addresses of `x`, the weight and `y`, or of what stands in their places.
+/// The addresses of `x`, the weight and `y`, or of their gradients.
 pub(crate) type Tensors = [*const u8; 3];
 
-/// The plans of a GPU; `None` for what the library does not do.
+/// The plans of a GPU; `None` for unsupported problems.
 #[derive(Default)]
 pub(super) struct Plans(Mutex<HashMap<Problem, Option<Arc<Plan>>>>);
 
@@ -109,19 +110,20 @@ struct Plan {
 }
 
 impl Problem {
-    /// Computes it; `false`, and nothing has happened, if the library is missing, does not do this, or there is no memory for it.
+    /// Runs the convolution. Returns `false`, without effects, if the library is missing, does not support the problem,
+    /// or there is no memory for it.
     ///
     /// # Errors
     /// If the library fails.
     ///
     /// # Safety
-    /// The addresses are those of tensors on this GPU with the sizes and the order of the problem, taken for this thread's stream, and of
-    /// the one that is computed nobody else knows.
+    /// The addresses are those of tensors on this GPU with the sizes and the order of the problem, valid on this
+    /// thread's stream, and no one else accesses the result.
     pub(crate) unsafe fn run(&self, op: &'static str, gpu: &Gpu, tensors: Tensors) -> Result<bool> {
         let Some(library) = Library::of(op, gpu)? else { return Ok(false) };
         let handle = library.lock();
         let Some(plan) = self.plan(op, gpu, library, handle.0)? else { return Ok(false) };
-        // From the cache of this stream, and back to it: what comes next there comes after this.
+        // From the cache of this stream and back to it: later work on the stream runs after this.
         let Ok(workspace) = Storage::new(op, Device::Cuda(gpu.ordinal), plan.workspace) else { return Ok(false) };
         let run = || {
             let pack = Descriptor::new(library.functions, number::VARIANT_PACK)?;
@@ -132,8 +134,8 @@ impl Problem {
             let functions = library.functions;
             // SAFETY: the handle is locked, and stream, plan and pack are valid; the tensors are the caller's promise.
             unsafe {
-                functions.check("choosing a stream", (functions.set_stream)(handle.0, gpu.stream().cast()))?;
-                functions.check("a convolution", (functions.execute)(handle.0, plan.plan.raw, pack.raw))
+                functions.check("setting the stream", (functions.set_stream)(handle.0, gpu.stream().cast()))?;
+                functions.check("executing a convolution", (functions.execute)(handle.0, plan.plan.raw, pack.raw))
             }
         };
         run().map_err(|failure: Failure| failure.error(op))?;
@@ -180,7 +182,7 @@ impl Problem {
         last.map_or(Ok(None), Err)
     }
 
-    /// The plan of a configuration, unless it is one that this library of tensors does not want.
+    /// The plan of a configuration, unless it is nondeterministic or less precise than required.
     fn plan_of(&self, functions: &'static Functions, handle: Raw, config: &Descriptor) -> Outcome<Option<Plan>> {
         let engine = Descriptor::new(functions, number::ENGINE)?;
         config.get(number::CONFIG_ENGINE, TYPE_DESCRIPTOR, &mut [engine.raw])?;
@@ -205,7 +207,7 @@ impl Problem {
         Ok(Some(Plan { plan, workspace: workspace[0].max(0) as usize }))
     }
 
-    /// Two dimensions of places, or three.
+    /// The number of spatial dimensions, 2 or 3.
     fn rank(&self) -> usize {
         let Conv { input, output, kernel, pad, .. } = &self.conv;
         if [input[0], output[0], kernel[0]] == [1; 3] && pad[0] == 0 { 2 } else { 3 }
@@ -215,14 +217,14 @@ impl Problem {
         of[3 - self.rank()..].iter().map(|&size| size as i64).collect()
     }
 
-    /// The zeros after the last element that give the output its size; `None` if there is no such number.
+    /// The padding at the end that gives the output its size; `None` if there is none.
     fn post_padding(&self) -> Option<[usize; 3]> {
         let Conv { input, output, kernel, stride, pad, dilation, .. } = &self.conv;
         let mut post = [0; 3];
         for dim in 0..3 {
             let span = dilation[dim] * (kernel[dim] - 1) + 1;
             let reach = (output[dim] - 1) * stride[dim] + span;
-            // Where that reaches the same windows the library is given as much as before the first: it likes that better.
+            // If symmetric padding gives the same windows, it is used instead: the library supports it better.
             post[dim] = reach.saturating_sub(input[dim] + pad[dim]);
             let windows =
                 |post: usize| (input[dim] + pad[dim] + post).checked_sub(span).map(|rest| rest / stride[dim] + 1);
@@ -236,13 +238,13 @@ impl Problem {
         Some(post)
     }
 
-    /// A tensor of this size and number in the problem's order.
+    /// The descriptor of a tensor with this size and id, in the problem's order.
     fn tensor(&self, functions: &'static Functions, id: i64, first: [usize; 2], of: [usize; 3]) -> Outcome<Descriptor> {
-        let places = self.dims(of);
-        let sizes: SmallVec<[i64; 5]> = first.iter().map(|&size| size as i64).chain(places).collect();
+        let positions = self.dims(of);
+        let sizes: SmallVec<[i64; 5]> = first.iter().map(|&size| size as i64).chain(positions).collect();
         let mut strides: SmallVec<[i64; 5]> = SmallVec::from_elem(1, sizes.len());
         let rank = sizes.len();
-        // From the innermost outwards.
+        // From the innermost dimension outwards.
         let order: SmallVec<[usize; 5]> = if self.channels_last {
             [1].into_iter().chain((2..rank).rev()).chain([0]).collect()
         } else {
@@ -300,12 +302,12 @@ impl Problem {
     }
 }
 
-/// Configurations that the library advises, best first.
+/// The configurations of the heuristics, best first.
 fn configs(functions: &'static Functions, graph: &Descriptor, mode: c_int) -> Outcome<Vec<Descriptor>> {
     let heuristics = Descriptor::new(functions, number::ENGINE_HEURISTICS)?;
     heuristics.set_descriptors(number::HEURISTICS_GRAPH, &[graph])?;
     heuristics.set(number::HEURISTICS_MODE, number::HEUR_MODE, &[mode])?;
-    let heuristics = heuristics.finalize("asking for advice")?;
+    let heuristics = heuristics.finalize("asking the heuristics")?;
     let count = heuristics.get::<Raw>(number::HEURISTICS_RESULTS, TYPE_DESCRIPTOR, &mut [])?;
     let new = |_| Descriptor::new(functions, number::ENGINE_CONFIG);
     let mut configs = (0..count.min(MOST_CONFIGS)).map(new).collect::<Outcome<Vec<_>>>()?;

@@ -1,7 +1,7 @@
-//! cuDNN, where it is found: its functions, and the objects that it is told of problems with.
+//! Bindings to cuDNN, if it is found: its functions and its descriptors.
 //!
-//! Only its graph interface is used, of a few functions, which are looked up here by name: what the library answers are plain
-//! numbers, and a newer one may have numbers that nobody knew when this was written.
+//! Only a few functions of the graph interface are used, and looked up here by name. Status codes are plain numbers,
+//! since a newer library may return codes that are unknown here.
 
 pub(crate) mod convolution;
 
@@ -12,10 +12,10 @@ use cudarc::cudnn::sys;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// A library of the graph interface as it is used here.
+/// The oldest version with the graph interface used here.
 const LEAST_VERSION: usize = 8900;
 
-/// What the library answers: 0 where all went well.
+/// A status code; 0 is success.
 type Status = c_int;
 type Raw = *mut c_void;
 
@@ -24,7 +24,7 @@ struct Functions {
     create: unsafe extern "C" fn(*mut Raw) -> Status,
     set_stream: unsafe extern "C" fn(Raw, Raw) -> Status,
     describe_status: unsafe extern "C" fn(Status) -> *const c_char,
-    /// More words about the last failure; older libraries have none.
+    /// A description of the last failure; missing in older libraries.
     last_error: Option<unsafe extern "C" fn(*mut c_char, usize)>,
     create_descriptor: unsafe extern "C" fn(c_int, *mut Raw) -> Status,
     destroy_descriptor: unsafe extern "C" fn(Raw) -> Status,
@@ -35,7 +35,7 @@ struct Functions {
 }
 
 impl Functions {
-    /// The library's, or `None` where there is none that is new enough. `COTANGENT_CUDNN=0` leaves it out.
+    /// The functions of the library; `None` if it is missing or too old. `COTANGENT_CUDNN=0` disables it.
     fn get() -> Option<&'static Functions> {
         static FOUND: OnceLock<Option<Functions>> = OnceLock::new();
         let find = || {
@@ -73,11 +73,11 @@ impl Functions {
         if status == 0 {
             return Ok(());
         }
-        // SAFETY: the library answers with a text that it keeps.
+        // SAFETY: the library returns a static string.
         let mut message = unsafe { CStr::from_ptr((self.describe_status)(status)) }.to_string_lossy().into_owned();
         if let Some(last_error) = self.last_error {
             let mut more = [0_u8; 512];
-            // SAFETY: there is room for as many bytes, and one more that stays 0.
+            // SAFETY: there is room for these bytes, and one more that stays 0.
             unsafe { last_error(more.as_mut_ptr().cast(), more.len() - 1) };
             if let Some(text) = CStr::from_bytes_until_nul(&more).ok().filter(|text| !text.is_empty()) {
                 message = format!("{message}: {}", text.to_string_lossy());
@@ -87,7 +87,7 @@ impl Functions {
     }
 }
 
-/// Why the library did not do something.
+/// A failed call of the library.
 #[derive(Debug)]
 struct Failure {
     doing: &'static str,
@@ -96,25 +96,25 @@ struct Failure {
 }
 
 impl Failure {
-    /// Whether it is the problem that the library does not take, as opposed to something that has gone wrong.
+    /// Whether the library does not support the problem, as opposed to an error.
     fn is_refusal(&self) -> bool {
         (2000..4000).contains(&self.status)
     }
 
     fn error(&self, op: &'static str) -> Error {
-        err!(Backend, op, "cuDNN failed at {}: {}", self.doing, self.message)
+        err!(Backend, op, "cuDNN failed while {}: {}", self.doing, self.message)
     }
 }
 
 type Outcome<T> = std::result::Result<T, Failure>;
 
-/// An object of the library's.
+/// A descriptor of the library.
 struct Descriptor {
     functions: &'static Functions,
     raw: Raw,
 }
 
-// SAFETY: the library's objects belong to no thread; they are not changed once they are made.
+// SAFETY: descriptors are not bound to a thread, and are not changed after they are finalized.
 unsafe impl Send for Descriptor {}
 // SAFETY: as above.
 unsafe impl Sync for Descriptor {}
@@ -123,17 +123,17 @@ impl Descriptor {
     fn new(functions: &'static Functions, kind: c_int) -> Outcome<Descriptor> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: there is room for the handle.
-        functions.check("making a description", unsafe { (functions.create_descriptor)(kind, &raw mut raw) })?;
+        functions.check("creating a descriptor", unsafe { (functions.create_descriptor)(kind, &raw mut raw) })?;
         Ok(Descriptor { functions, raw })
     }
 
-    /// Sets an attribute. `T` is as the library's type of this number has it.
+    /// Sets an attribute. `T` must be the library's type of this `kind`.
     fn set<T: Copy>(&self, name: c_int, kind: c_int, values: &[T]) -> Outcome<()> {
-        // SAFETY: the object is valid, and there are as many values; they are copied.
+        // SAFETY: the descriptor is valid, and the values exist; they are copied.
         let status = unsafe {
             (self.functions.set_attribute)(self.raw, name, kind, values.len() as i64, values.as_ptr().cast())
         };
-        self.functions.check("describing the problem", status)
+        self.functions.check("setting an attribute", status)
     }
 
     fn set_descriptors(&self, name: c_int, values: &[&Descriptor]) -> Outcome<()> {
@@ -142,19 +142,19 @@ impl Descriptor {
     }
 
     fn finalize(self, doing: &'static str) -> Outcome<Descriptor> {
-        // SAFETY: the object is valid.
+        // SAFETY: the descriptor is valid.
         self.functions.check(doing, unsafe { (self.functions.finalize)(self.raw) })?;
         Ok(self)
     }
 
-    /// Up to as many values of an attribute as there are in `to`, and how many there were.
+    /// Reads values of an attribute into `to`, as many as fit, and returns the number of its values.
     fn get<T: Copy>(&self, name: c_int, kind: c_int, to: &mut [T]) -> Outcome<usize> {
         let mut count = 0_i64;
         let at = if to.is_empty() { std::ptr::null_mut() } else { to.as_mut_ptr().cast() };
-        // SAFETY: the object is valid, and there is room for as many values as are asked for.
+        // SAFETY: the descriptor is valid, and there is room for the requested values.
         let status =
             unsafe { (self.functions.get_attribute)(self.raw, name, kind, to.len() as i64, &raw mut count, at) };
-        self.functions.check("asking for advice", status)?;
+        self.functions.check("reading an attribute", status)?;
         Ok(count.max(0) as usize)
     }
 }
@@ -172,26 +172,26 @@ const TYPE_DESCRIPTOR: c_int = 15;
 /// The library on a GPU.
 struct Library {
     functions: &'static Functions,
-    /// The library's handle. It has one stream at a time: whoever uses it says which.
+    /// The library's handle. It has one stream at a time, which each user sets.
     handle: Mutex<RawHandle>,
     plans: convolution::Plans,
 }
 
 struct RawHandle(Raw);
 
-// SAFETY: the handle may be used on any thread, by one at a time.
+// SAFETY: any thread may use the handle, one at a time.
 unsafe impl Send for RawHandle {}
 
-/// Whether the library is there.
+/// Whether the library is present.
 pub(crate) fn is_present() -> bool {
     Functions::get().is_some()
 }
 
 impl Library {
-    /// The library of a GPU; `None` where it is not found.
+    /// The library of a GPU; `None` if it is not found.
     ///
     /// # Errors
-    /// If it is there and cannot be started.
+    /// If it is present and cannot be initialized.
     fn of(op: &'static str, gpu: &Gpu) -> Result<Option<&'static Library>> {
         static LIBRARIES: [OnceLock<std::result::Result<Library, String>>; MOST] = [const { OnceLock::new() }; MOST];
         let Some(functions) = Functions::get() else { return Ok(None) };
@@ -199,7 +199,7 @@ impl Library {
             let mut handle = std::ptr::null_mut();
             // SAFETY: there is room for the handle; the GPU's context is this thread's.
             let status = unsafe { (functions.create)(&raw mut handle) };
-            functions.check("its start", status).map_err(|failure| failure.error(op).to_string())?;
+            functions.check("creating a handle", status).map_err(|failure| failure.error(op).to_string())?;
             Ok(Library { functions, handle: Mutex::new(RawHandle(handle)), plans: convolution::Plans::default() })
         };
         let made = LIBRARIES[gpu.ordinal].get_or_init(open);

@@ -1,15 +1,14 @@
-//! Norms of channels over a batch, on the CPU: a channel is read from memory once for its statistics, and once for the cotangents.
+//! Batch normalization on the CPU: a channel is read from memory once for its statistics, and once for the gradients.
 
 use super::Norm;
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
-use crate::backend::cpu::nn::batch_norm;
-use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::{Device, Result, Shape, Tensor, interrupt};
+use crate::backend;
+use crate::{Device, Result, Shape, Tensor};
 use smallvec::smallvec;
 
 impl Norm {
-    /// The elements as rows, example by example and channel by channel, if the statistics are those of the channels; and the
-    /// shape of the statistics.
+    /// The elements as one row per example and channel, and the shape of the statistics; `None` if the statistics are
+    /// not those of channels.
     fn by_channels(&self, x: &Tensor) -> Option<(Tensor, Shape)> {
         let shape = x.shape();
         let over = (0..shape.len()).filter(|&d| d != 1);
@@ -20,7 +19,7 @@ impl Norm {
         let (count, channels) = (shape[0] * shape[1], shape[1]);
         let len = x.numel() / count;
         if len == 1 {
-            // Columns of a matrix, which reductions read row by row.
+            // The channels are columns of a matrix, which the reductions read row by row.
             return None;
         }
         let kept = (0..shape.len()).map(|d| if d == 1 { channels } else { 1 }).collect();
@@ -30,13 +29,13 @@ impl Norm {
     /// The mean and the variance.
     pub(super) fn stats_on_cpu(&self, x: &Tensor) -> Result<Option<(Tensor, Tensor)>> {
         let Some((rows, kept)) = self.by_channels(x) else { return Ok(None) };
-        let mut stats = Tensor::empty(self.op, [x.shape()[1], 2].into(), compute_dtype(x.dtype()), Device::Cpu)?;
+        let mut stats = Tensor::empty(self.op, [x.shape()[1], 2].into(), x.dtype().compute_dtype(), Device::Cpu)?;
         let (rows, to) = (rows.as_view()?, &mut stats.as_view_mut(self.op)?);
-        interrupt::caught(self.op, || batch_norm::stats(self.op, rows, to))?;
+        backend::batch_norm_stats(self.op, rows, to)?;
         Ok(Some((stats.select(1, 0)?.reshape(&kept)?, stats.select(1, 1)?.reshape(&kept)?)))
     }
 
-    /// As [`grads`](Self::grads), where nobody differentiates them in turn.
+    /// As [`grads`](Self::grads); `None` if the backward pass is recorded or the kernel does not support the operands.
     pub(super) fn grads_on_cpu(
         &self,
         ctx: &BackwardContext,
@@ -51,7 +50,7 @@ impl Norm {
             return Ok(None);
         };
         let affine = [weight.map(|weight| weight.layout().shape()), bias];
-        if compute_dtype(x.dtype()) != mean.dtype() || affine.into_iter().flatten().any(|shape| *shape != kept) {
+        if x.dtype().compute_dtype() != mean.dtype() || affine.into_iter().flatten().any(|shape| *shape != kept) {
             return Ok(None);
         }
         let (channels, wide) = (kept[1], mean.dtype());
@@ -69,11 +68,11 @@ impl Norm {
         if ctx.needs(0) {
             grads[0] = Some(Tensor::build(self.op, x.layout().shape().clone(), wide, Device::Cpu, |out| {
                 let sums = &mut sums.as_view_mut(self.op)?;
-                interrupt::caught(self.op, || batch_norm::backward(self.op, inputs, Some(out), sums))
+                backend::batch_norm_backward(self.op, inputs, Some(out), sums)
             })?);
         } else {
             let sums = &mut sums.as_view_mut(self.op)?;
-            interrupt::caught(self.op, || batch_norm::backward(self.op, inputs, None, sums))?;
+            backend::batch_norm_backward(self.op, inputs, None, sums)?;
         }
         if weight.is_some() {
             grads.push(Some(sums.select(1, 0)?.reshape(&kept)?));

@@ -1,9 +1,8 @@
-//! Norms on a GPU: statistics by kernels that read the elements once, and everything else as steps of chains, which take elements of any
-//! dtype as they are.
+//! Normalization on a GPU: kernels that read the elements once compute the statistics, and the rest is deferred
+//! elementwise chains, which read elements of any dtype without a cast.
 
 use super::Norm;
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::nn::channels;
 use crate::backend::spec::Formula;
 use crate::ops::elementwise::map::map;
@@ -20,12 +19,12 @@ static BIASED: LazyLock<Formula> =
 static AFFINE: LazyLock<Formula> =
     LazyLock::new(|| Formula::new("norm_affine", 5, 0, |x, _| (x[0] - x[1]) * x[2] * x[3] + x[4]));
 static PRODUCT: LazyLock<Formula> = LazyLock::new(|| Formula::new("norm_scale", 2, 0, |x, _| x[0] * x[1]));
-/// Of g, x, the mean, the scale, and what the sums take from each distance from the mean and from each element.
+/// The gradient of `x`, from g, x, the mean, the scale, the factor of the distance from the mean, and the mean of g.
 static SLOPE: LazyLock<Formula> =
     LazyLock::new(|| Formula::new("norm_backward", 6, 0, |x, _| (x[0] - x[5] - (x[1] - x[2]) * x[4]) * x[3]));
 
 impl Norm {
-    /// The dimensions that stay, if they are next to each other, of a tensor that the kernels take.
+    /// The dimensions that are not reduced, if they are adjacent and the kernels support the tensor.
     fn channels_on_gpu(&self, x: &Tensor, affine: impl Iterator<Item = Shape>) -> Option<Range<usize>> {
         if x.device() == Device::Cpu || x.is_batched() || x.numel() == 0 || !self.centred || self.over.is_empty() {
             return None;
@@ -41,7 +40,7 @@ impl Norm {
         (0..x.rank()).map(|dim| if self.over.contains(&dim) { 1 } else { x.shape()[dim] }).collect()
     }
 
-    /// The result in `dtype`, the means and the variances; `None` for what the kernels do not take.
+    /// The result in `dtype`, the means and the variances; `None` if the kernels do not support the operands.
     pub(super) fn on_gpu(
         &self,
         x: &Tensor,
@@ -49,14 +48,14 @@ impl Norm {
         dtype: DType,
     ) -> Result<Option<(Tensor, Tensor, Tensor)>> {
         let given = || affine.into_iter().flatten();
-        if given().any(Tensor::is_batched) || compute_dtype(dtype) != compute_dtype(x.dtype()) {
+        if given().any(Tensor::is_batched) || dtype.compute_dtype() != x.dtype().compute_dtype() {
             return Ok(None);
         }
         let shapes = given().map(|t| t.layout().shape().clone());
         let (Some(channels), Device::Cuda(ordinal)) = (self.channels_on_gpu(x, shapes), x.device()) else {
             return Ok(None);
         };
-        let (shape, wide) = (self.stats_shape(x), compute_dtype(dtype));
+        let (shape, wide) = (self.stats_shape(x), dtype.compute_dtype());
         let new = || Tensor::empty(self.op, shape.clone(), wide, x.device());
         let (mut mean, mut var, mut scale) = (new()?, new()?, new()?);
         let x = x.detach();
@@ -75,7 +74,7 @@ impl Norm {
         Ok(Some((y, mean, var)))
     }
 
-    /// As [`grads`](Self::grads), without a graph; `None` for what the kernels do not take.
+    /// As [`grads`](Self::grads), without a graph; `None` if the kernels do not support the operands.
     pub(super) fn grads_on_gpu(
         &self,
         ctx: &BackwardContext,
@@ -94,8 +93,8 @@ impl Norm {
         let (Some(channels), Device::Cuda(ordinal)) = (self.channels_on_gpu(x, shapes), x.device()) else {
             return Ok(None);
         };
-        let (shape, wide) = (self.stats_shape(x), compute_dtype(x.dtype()));
-        if [g, mean, var].iter().any(|t| compute_dtype(t.dtype()) != wide)
+        let (shape, wide) = (self.stats_shape(x), x.dtype().compute_dtype());
+        if [g, mean, var].iter().any(|t| t.dtype().compute_dtype() != wide)
             || mean.dtype() != wide
             || var.dtype() != wide
         {

@@ -1,6 +1,6 @@
-//! Divide and conquer for the vectors of tridiagonal and bidiagonal matrices: the problem falls apart into small ones but for one
-//! row, and what joins two of them is a [`secular`] equation and a product of matrices. Numbers that the joint changes by no
-//! more than rounding does are left as they are ("deflation"), and take no part in the product.
+//! Divide and conquer for the vectors of tridiagonal and bidiagonal matrices. Except for one row, the problem is a pair of smaller
+//! ones; a [`secular`] equation and a matrix product join two solutions. Values that the join changes by no more than rounding
+//! are kept ("deflation"), and take no part in the product.
 //!
 //! Values are `f64`, whatever the type of the vectors.
 
@@ -15,8 +15,8 @@ use super::columns::Columns;
 use super::scalar::Real;
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::{Matrix, Product, Start};
-use crate::backend::cpu::runtime::scratch::with_room;
 use crate::backend::cpu::runtime::threads::{num_threads, try_parallel};
+use crate::memory::scratch::with_room;
 use crate::zip::zip;
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ pub(super) const LARGE: usize = 48;
 /// The largest problem that is solved by rotations.
 const LEAF: usize = 32;
 
-/// Rows of the matrix that are a problem of their own.
+/// Rows of the matrix that are a separate problem.
 #[derive(Clone, Copy)]
 struct Part {
     start: usize,
@@ -36,7 +36,7 @@ struct Part {
 }
 
 impl Part {
-    /// Two halves, with so many rows between them.
+    /// Two halves, with `between` rows between them.
     fn halves(self, between: usize) -> [Part; 2] {
         let first = (self.len - between) / 2;
         let second = Part { start: self.start + first + between, len: self.len - first - between, open: self.open };
@@ -44,8 +44,8 @@ impl Part {
     }
 }
 
-/// Solves the small problems that one of `n` rows falls apart into, with `between` rows between two of them, and joins them.
-/// Those of one size have nothing in common.
+/// Splits a problem of `n` rows into small ones, with `between` rows between two of them, solves these, and joins them. The
+/// problems of one size are independent.
 fn conquer(
     n: usize,
     between: usize,
@@ -65,7 +65,7 @@ fn conquer(
     }
     try_parallel(leaves.len(), 1, |range| leaves[range].iter().try_for_each(|&part| leaf(part)))?;
     for level in levels.iter().rev() {
-        // Few are each joined by all threads.
+        // Few problems are joined one by one, each by all threads.
         let join = |range: Range<usize>| level[range].iter().try_for_each(|&part| join(part, part.halves(between)));
         match level.len() < num_threads() {
             true => join(0..level.len())?,
@@ -75,7 +75,7 @@ fn conquer(
     Ok(())
 }
 
-/// Which of two parts of the rows a column has elements in.
+/// Which of two parts of the rows has the nonzero elements of a column.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     First,
@@ -83,12 +83,12 @@ enum Kind {
     Second,
 }
 
-/// What becomes of the columns when two problems are joined.
+/// What a join does with each column.
 struct Columnwise {
-    /// Those that are multiplied, in the order of [`Kind`], and how many of each kind there are.
+    /// The columns that are multiplied, in the order of [`Kind`], and the number of each kind.
     multiplied: Vec<usize>,
     counts: [usize; 3],
-    /// Those that stay as they are.
+    /// The columns that are kept.
     kept: Vec<usize>,
 }
 
@@ -100,15 +100,16 @@ impl Columnwise {
         Columnwise { multiplied, counts, kept }
     }
 
-    /// Replaces the columns of `q` with their products by `weights`, whose columns have `len` elements each, one for each column
-    /// that is multiplied (and others, which are ignored), and then those that are kept. The columns of one kind have
-    /// elements in the first of two `parts` of the rows alone, those of another in the second. Other rows are left alone.
+    /// Replaces the columns of `q` with their products by `weights`, followed by the columns that are kept. The columns of
+    /// `weights` have `len` elements each: one for each column that is multiplied, and others, which are ignored. Columns of one
+    /// kind have elements only in the first of two `parts` of the rows, those of another only in the second. Other rows do not
+    /// change.
     ///
     /// # Errors
     /// If memory runs out.
     ///
     /// # Safety
-    /// All elements of the matrix, which has as many `rows`, are inside its buffer, and nobody else uses it.
+    /// All elements of the matrix, which has as many `rows`, are inside its buffer, and nothing else uses it.
     unsafe fn multiply<T: Real>(
         &self,
         op: &'static str,
@@ -143,7 +144,7 @@ impl Columnwise {
                 (0..count).for_each(|j| unsafe { q.column(j, part.start, part.len()) }.fill(T::ZERO));
                 continue;
             }
-            // The transpose, which lies row by row.
+            // The transpose, which is row-major.
             let product = Product {
                 m: count,
                 n: part.len(),
@@ -173,7 +174,7 @@ fn rotate<T: Real>(x: &mut [T], y: &mut [T], c: f64, s: f64) {
     }
 }
 
-/// The numbers of the values in ascending order; NaN is an end of it. For all types, so that one sort is compiled.
+/// The indices of the values in ascending order, with NaN at an end. It is not generic, so that one sort is compiled.
 pub(super) fn ascending(values: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&i, &j| values[i].total_cmp(&values[j]));

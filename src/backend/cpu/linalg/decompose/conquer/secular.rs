@@ -1,49 +1,49 @@
-//! The secular equation, which divide and conquer joins halves by: the eigenvalues of `diag(p) + rho · z · zᵀ` are the roots of
-//! `1 / rho + Σ zᵢ² / (pᵢ - x)`, one behind each pole. Computed in `f64`, whatever the type of the matrix.
+//! The secular equation, by which divide and conquer joins halves: the eigenvalues of `diag(p) + rho · z · zᵀ` are the roots of
+//! `1 / rho + Σ zᵢ² / (pᵢ - x)`, one after each pole. It is computed in `f64`, whatever the type of the matrix.
 //!
-//! A root is kept as its distance from the nearest pole, so that its distance from every pole is known to full precision. The
-//! vectors are those of the `z` that has exactly the roots that were found (Gu and Eisenstat): they are orthogonal, however
-//! close roots and poles are.
+//! A root is stored as its distance from the nearest pole, so that its distance from every pole is known to full precision. The
+//! vectors are those of the `z` for which the computed roots are exact (Gu and Eisenstat): they are orthogonal, however close
+//! roots and poles are.
 
 use super::largest;
 use crate::Result;
 use crate::backend::cpu::linalg::decompose::columns::{padded, total};
-use crate::backend::cpu::runtime::scratch::filled;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::memory::scratch::filled;
 use crate::zip::zip;
 
-/// Steps after which the best known approximation is taken. A few are usual.
+/// The number of steps after which the best known approximation is taken. A few are usual.
 const STEPS: usize = 100;
 
-/// Numbers side by side in vectors.
+/// The number of lanes of vectors.
 const LANES: usize = 16;
 
-/// Poles that share a division, which takes as long as several multiplications.
+/// The number of poles that share a division, which takes as long as several multiplications.
 const SHARED: usize = 4;
 
-/// A pole far behind all others, which fills up vectors with a weight of 0.
+/// A pole far beyond all others, which pads vectors with a weight of 0.
 const FAR: f64 = 1e18;
 
-/// An equation whose poles are some numbers, or their squares.
+/// An equation whose poles are given numbers, or their squares.
 pub(super) struct Secular {
-    /// What the poles are made of: ascending, no two too close together, none negative if they are squared.
+    /// The poles, or their square roots: ascending, no two too close together, none negative if they are squared.
     pub d: Vec<f64>,
-    /// None of them too small.
+    /// None is too small.
     pub z: Vec<f64>,
     pub rho: f64,
-    /// The poles are squares, and so are the roots: eigenvalues are squared singular values.
+    /// Whether poles and roots are squares, as eigenvalues are squared singular values.
     pub squared: bool,
 }
 
-/// A root, or what it is the square of: `origin + shift`, where `origin` is one of `d`.
+/// A root, or its square root: `origin + shift`, where `origin` is one of `d`.
 #[derive(Clone, Copy)]
 struct Root {
     origin: f64,
     shift: f64,
 }
 
-/// A pole less a root.
+/// A pole minus a root.
 #[inline(always)]
 fn apart<const SQUARED: bool>(d: f64, root: Root) -> f64 {
     let apart = (d - root.origin) - root.shift;
@@ -59,7 +59,7 @@ struct Terms<'a> {
     to: &'a mut [f64],
 }
 
-/// Parts of one length.
+/// Parts of equal length.
 #[inline(always)]
 fn quarters(x: &[f64], len: usize) -> [&[f64]; SHARED] {
     each(|part| &x[part * len..][..len])
@@ -154,7 +154,7 @@ impl Weight<'_> {
             for ((d, origins), shifts) in zip(zip(d, origins), shifts) {
                 multiply(d, origins, shifts);
             }
-            // What is missing has a ratio of 1.
+            // Missing elements have a ratio of 1.
             let other = own + 1.0;
             multiply(&padded(last_d, other), &padded(last_origins, other), &padded(last_shifts, 0.0));
         }
@@ -177,13 +177,13 @@ fn between(a: f64, b: f64, c: f64) -> f64 {
     if a <= 0.0 { (a - root) / (2.0 * c) } else { 2.0 * b / (a + root) }
 }
 
-/// The other root, which lies behind both poles.
+/// The other root, which lies beyond both poles.
 fn behind(a: f64, b: f64, c: f64) -> f64 {
     let root = (a * a - 4.0 * b * c).abs().sqrt();
     if a >= 0.0 { (a + root) / (2.0 * c) } else { 2.0 * b / (a - root) }
 }
 
-/// A [`Secular`] equation in units of its largest number, filled up to whole vectors.
+/// A [`Secular`] equation in units of its largest number, padded to whole vectors.
 struct Equation {
     d: Vec<f64>,
     z: Vec<f64>,
@@ -199,7 +199,7 @@ impl Equation {
         let &Secular { ref d, ref z, rho, squared } = from;
         let (n, most) = (d.len(), largest(d.iter().copied()));
         let most = if squared { most.max(largest(z.iter().copied())) } else { most.max(rho) };
-        // A power of two, by which nothing is rounded.
+        // A power of two, so that scaling is exact.
         let power = f64::from_bits(most.to_bits() & f64::INFINITY.to_bits());
         let unit = if power.is_normal() { power } else { 1.0 };
         let of_z = if squared { unit } else { 1.0 };
@@ -216,7 +216,7 @@ impl Equation {
         if self.squared { (a - b) * (a + b) } else { a - b }
     }
 
-    /// What is `x` behind the pole of `d[origin]`.
+    /// The root at distance `x` after the pole of `d[origin]`.
     fn root_at(&self, origin: usize, x: f64) -> Root {
         let origin = self.d[origin];
         let shift = match self.squared && x != 0.0 {
@@ -233,8 +233,8 @@ impl Equation {
             .map(|range| dispatch(Sums { z: &self.z[range.clone()], terms: &terms[range] }))
     }
 
-    /// The root behind pole `j`, by the "middle way": sums of the terms before and after it are each replaced with one fraction
-    /// and a constant, which have the same value and slope.
+    /// The root after pole `j`, by the "middle way": the sums of the terms before and after it are each replaced by one fraction
+    /// and a constant, with the same value and slope.
     fn root(&self, j: usize, terms: &mut [f64]) -> Root {
         let (n, constant) = (self.n, 1.0 / self.rho);
         let squares = |i: usize| self.z[i] * self.z[i];
@@ -246,7 +246,7 @@ impl Equation {
         let split = if last { n - 2 } else { j };
         let gap = self.pole_apart(split + 1, split);
         let (below, above) = (squares(split), squares(split + 1));
-        // First as if all other terms were those in the middle.
+        // The first guess takes the values of all other terms in the middle.
         let middle = if last { 0.5 * self.rho * self.z.iter().map(|z| z * z).sum::<f64>() } else { 0.5 * gap };
         let [before, after] = self.sums(self.root_at(j, middle), split, terms);
         let value = constant + before.0 + after.0;
@@ -259,7 +259,7 @@ impl Equation {
         } else if value >= 0.0 {
             (j, (0.0, middle), between(others * gap + sum, below * gap, others))
         } else {
-            // From the other pole on, where the sides are exchanged.
+            // Relative to the other pole, with the sides exchanged.
             (j + 1, (-middle, 0.0), -between(sum - others * gap, above * gap, -others))
         };
         let poles = [split, split + 1].map(|i| self.pole_apart(i, origin));
@@ -289,7 +289,7 @@ impl Equation {
             if !inside(next, bounds) {
                 next = 0.5 * (bounds.0 + bounds.1);
             }
-            // No number is in between.
+            // There is no number in between.
             if next == x || !inside(next, bounds) {
                 break;
             }
@@ -342,7 +342,7 @@ impl Secular {
     }
 }
 
-/// The roots of an equation, with the `z` that has exactly these.
+/// The roots of an equation, with the `z` for which they are exact.
 pub(super) struct Solved {
     equation: Equation,
     origins: Vec<f64>,
@@ -350,21 +350,26 @@ pub(super) struct Solved {
 }
 
 impl Solved {
-    /// The roots, or what they are the squares of, in ascending order.
+    /// The roots, or their square roots, in ascending order.
     pub fn roots(&self) -> impl Iterator<Item = f64> {
         zip(&self.origins[..], &self.shifts).map(|(origin, shift)| (origin + shift) * self.equation.unit)
     }
 
-    /// Calls `f` on the threads with the number of every root, and with what the poles are made of and the vector `z / (p - root)`,
-    /// which have any length, both in the order that `places` gives.
+    /// Calls `f` on the threads with the number of every root, the poles or their square roots, and the vector `z / (p - root)`,
+    /// which is not normalized, both in the order of `positions`.
     ///
     /// # Errors
     /// If memory runs out.
-    pub fn vectors(&self, op: &'static str, places: &[usize], f: impl Fn(usize, &[f64], &[f64]) + Sync) -> Result<()> {
+    pub fn vectors(
+        &self,
+        op: &'static str,
+        positions: &[usize],
+        f: impl Fn(usize, &[f64], &[f64]) + Sync,
+    ) -> Result<()> {
         let &Equation { ref d, ref z, squared, n, .. } = &self.equation;
         let (mut ordered_d, mut ordered_z) = (filled(op, FAR, d.len())?, filled(op, 0.0, d.len())?);
-        zip(&mut ordered_d[..], places).for_each(|(to, &at)| *to = d[at]);
-        zip(&mut ordered_z[..], places).for_each(|(to, &at)| *to = z[at]);
+        zip(&mut ordered_d[..], positions).for_each(|(to, &at)| *to = d[at]);
+        zip(&mut ordered_z[..], positions).for_each(|(to, &at)| *to = z[at]);
         let (d, z) = (&ordered_d[..], &ordered_z[..]);
         parallel(n, (GRAIN / (2 * n.max(1))).max(1), |range| {
             let mut to = vec![0.0; d.len()];

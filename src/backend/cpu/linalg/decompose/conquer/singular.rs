@@ -7,12 +7,12 @@ use crate::backend::cpu::linalg::decompose::columns::{Columns, dot};
 use crate::backend::cpu::linalg::decompose::rotations::Rotated;
 use crate::backend::cpu::linalg::decompose::scalar::Real;
 use crate::backend::cpu::linalg::decompose::singular::diagonalize;
-use crate::backend::cpu::runtime::scratch::filled;
 use crate::backend::cpu::runtime::threads::Ptr;
+use crate::memory::scratch::filled;
 use crate::zip::zip;
 
 /// The singular values of a square bidiagonal matrix, in any order, in place of its diagonal, and the left and right vectors, by
-/// columns; `off` is what is above the diagonal.
+/// columns; `off` is the superdiagonal.
 ///
 /// # Errors
 /// If memory runs out, or the rotations do not converge.
@@ -51,10 +51,10 @@ pub(in super::super) fn bidiagonal<T: Real>(
     Ok((u, v))
 }
 
-/// Solves a small problem. With one more column than rows, the last of the right vectors is the one that goes to zero.
+/// Solves a small problem. With one more column than rows, the last of the right vectors spans the null space.
 ///
 /// # Safety
-/// The matrices have as many rows and columns as there are values, the second one more if it is `open`, and nobody else uses
+/// The matrices have as many rows and columns as there are values, the second one more if it is `open`, and nothing else uses
 /// them.
 unsafe fn by_rotations<T: Real>(
     op: &'static str,
@@ -63,7 +63,7 @@ unsafe fn by_rotations<T: Real>(
     open: bool,
     vectors: [Columns<T>; 2],
 ) -> Result<()> {
-    // A row of zeros makes the matrix square, and has its own left vector.
+    // A row of zeros makes the matrix square. Its left vector is the unit vector of that row.
     let (len, n) = (d.len(), d.len() + usize::from(open));
     let mut values: Vec<f64> = d.iter().copied().chain(open.then_some(0.0)).collect();
     let mut off: Vec<f64> = e.iter().copied().chain([0.0]).take(n).collect();
@@ -91,10 +91,10 @@ unsafe fn by_rotations<T: Real>(
     Ok(())
 }
 
-/// Joins two problems with the row between them, which comes after the first `half` rows and has the two elements `joint`.
+/// Joins two problems and the row between them, which follows the first `half` rows and has the two elements `joint`.
 ///
-/// In terms of the vectors, the matrix has the row `z` and apart from that the singular values on its diagonal; that of the
-/// row itself is zero, and its right vector the one that the first problem takes to zero.
+/// In the basis of the vectors, the matrix has the row `z`, and otherwise the singular values on its diagonal. The value of the
+/// row itself is zero, and its right vector is the null vector of the first problem.
 ///
 /// # Safety
 /// As [`by_rotations`].
@@ -123,7 +123,7 @@ unsafe fn join<T: Real>(
         *z = by * unsafe { v.get(row, j) }.to_f64();
     }
     if open {
-        // Of the two right vectors that go to zero, one comes to have no part in the row, and is the one of both problems.
+        // The two null vectors are rotated so that one of them has no part in the row: it is the null vector of both problems.
         let length = z[half].hypot(z[n]);
         if length > negligible {
             let (c, s) = (z[half] / length, z[n] / length);
@@ -180,12 +180,12 @@ unsafe fn join<T: Real>(
         Secular { d: poles, z: changed.iter().map(|&at| z[at]).collect(), rho: 1.0, squared: true }.solve(op)?;
     let mut number = filled(op, 0, n)?;
     changed.iter().enumerate().for_each(|(number_of, &column)| number[column] = number_of);
-    let places: Vec<usize> = of_right.multiplied.iter().map(|&column| number[column]).collect();
-    // Where the row itself is.
-    let own = places.iter().position(|&place| place == 0).unwrap_or(0);
+    let positions: Vec<usize> = of_right.multiplied.iter().map(|&column| number[column]).collect();
+    // The position of the row itself.
+    let own = positions.iter().position(|&position| position == 0).unwrap_or(0);
     let (mut left, mut right) = (filled(op, T::ZERO, count * count)?, filled(op, T::ZERO, count * count)?);
     let (first_left, first_right) = (Ptr::new(left.as_mut_ptr()), Ptr::new(right.as_mut_ptr()));
-    solved.vectors(op, &places, |j, poles, vector| {
+    solved.vectors(op, &positions, |j, poles, vector| {
         let column = |first: &Ptr<T>| {
             // SAFETY: there are `count` columns of as many elements, and each is one thread's.
             unsafe { std::slice::from_raw_parts_mut(first.get().add(j * count), count) }
@@ -193,7 +193,7 @@ unsafe fn join<T: Real>(
         let (left, right) = (column(&first_left), column(&first_right));
         let scale = 1.0 / dot(vector, vector).sqrt();
         zip(&mut right[..], vector).for_each(|(to, x)| *to = T::from_f64(x * scale));
-        // The left vector is the right one by the values, and -1 for the row itself: that comes last.
+        // The left vector is the right one times the values, and -1 for the row itself, which comes last.
         let products = || zip(vector, poles).map(|(x, d)| x * d);
         let scale = 1.0 / (1.0 + products().map(|x| x * x).sum::<f64>()).sqrt();
         let (before, after) = left.split_at_mut(own);

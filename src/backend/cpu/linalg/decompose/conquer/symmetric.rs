@@ -7,8 +7,8 @@ use crate::backend::cpu::linalg::decompose::columns::{Columns, dot};
 use crate::backend::cpu::linalg::decompose::eigen::diagonalize;
 use crate::backend::cpu::linalg::decompose::rotations::Rotated;
 use crate::backend::cpu::linalg::decompose::scalar::Real;
-use crate::backend::cpu::runtime::scratch::filled;
 use crate::backend::cpu::runtime::threads::Ptr;
+use crate::memory::scratch::filled;
 use crate::zip::zip;
 
 /// The eigenvalues of a tridiagonal matrix, in any order, in place of its diagonal, and the eigenvectors, by columns.
@@ -29,7 +29,7 @@ pub(in super::super) fn tridiagonal<T: Real>(op: &'static str, diagonal: &mut [T
     let vectors = |part: Part| Columns { ptr: q_ptr.get(), ld: n }.from(part.start, part.start);
     let leaf = |part: Part| {
         let (d, end) = (values(part), part.start + part.len);
-        // The joints with the neighbours are taken off.
+        // The rank-1 terms of the joints with the neighbours are subtracted.
         d[0] -= if part.start > 0 { e[part.start - 1].abs() } else { 0.0 };
         d[part.len - 1] -= e[end - 1].abs();
         // SAFETY: the columns of a part are one thread's.
@@ -46,7 +46,7 @@ pub(in super::super) fn tridiagonal<T: Real>(op: &'static str, diagonal: &mut [T
 /// Solves a small problem.
 ///
 /// # Safety
-/// The matrix has as many rows and columns as there are values, and nobody else uses it.
+/// The matrix has as many rows and columns as there are values, and nothing else uses it.
 unsafe fn by_rotations<T: Real>(op: &'static str, d: &mut [f64], e: &[f64], q: Columns<T>) -> Result<()> {
     let n = d.len();
     let (mut off, mut vectors) = (e.to_vec(), filled(op, 0.0, n * n)?);
@@ -62,13 +62,13 @@ unsafe fn by_rotations<T: Real>(op: &'static str, d: &mut [f64], e: &[f64], q: C
     Ok(())
 }
 
-/// Joins two problems: the first of `half` rows, and one of the others, with `off` beside both.
+/// Joins two problems, the first of which has `half` rows, with the off-diagonal element `off` between them.
 ///
 /// # Safety
 /// As [`by_rotations`].
 unsafe fn join<T: Real>(op: &'static str, d: &mut [f64], off: f64, half: usize, q: Columns<T>) -> Result<()> {
     let n = d.len();
-    // What is added to the two is `rho · z · zᵀ`, in terms of their vectors: `z` is of length 1.
+    // In the basis of the vectors, `rho · z · zᵀ` is added to the two problems, with `z` of length 1.
     let (rho, sign) = (2.0 * off.abs(), if off < 0.0 { -1.0 } else { 1.0 });
     if rho == 0.0 {
         return Ok(());
@@ -94,7 +94,7 @@ unsafe fn join<T: Real>(op: &'static str, d: &mut [f64], off: f64, half: usize, 
             if ((d[at] - d[before]) * c * s).abs() > negligible {
                 changed.push(before);
             } else {
-                // Nearly the same eigenvalue twice: a rotation makes one of the vectors such that it stays as it is.
+                // Two nearly equal eigenvalues: a rotation makes one of the vectors one that is kept.
                 // SAFETY: two columns.
                 rotate(unsafe { q.column(before, 0, n) }, unsafe { q.column(at, 0, n) }, c, s);
                 (z[before], z[at]) = (0.0, length);
@@ -119,8 +119,8 @@ unsafe fn join<T: Real>(op: &'static str, d: &mut [f64], off: f64, half: usize, 
     let first = Ptr::new(weights.as_mut_ptr());
     let mut number = filled(op, 0, n)?;
     changed.iter().enumerate().for_each(|(number_of, &column)| number[column] = number_of);
-    let places: Vec<usize> = columns.multiplied.iter().map(|&column| number[column]).collect();
-    solved.vectors(op, &places, |j, _, vector| {
+    let positions: Vec<usize> = columns.multiplied.iter().map(|&column| number[column]).collect();
+    solved.vectors(op, &positions, |j, _, vector| {
         let scale = 1.0 / dot(vector, vector).sqrt();
         // SAFETY: there are `count` columns of as many elements, and each is one thread's.
         let to = unsafe { std::slice::from_raw_parts_mut(first.get().add(j * count), count) };

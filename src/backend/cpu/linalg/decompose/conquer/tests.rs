@@ -1,6 +1,7 @@
+use crate::Result;
 use crate::backend::cpu::linalg::decompose::conquer::{bidiagonal, tridiagonal};
 use crate::backend::cpu::linalg::decompose::scalar::Real;
-use crate::{Result, with_num_threads};
+use crate::backend::with_num_threads;
 
 /// Numbers between -1 and 1.
 fn noise(seed: u64) -> impl FnMut() -> f64 {
@@ -13,7 +14,7 @@ fn noise(seed: u64) -> impl FnMut() -> f64 {
     }
 }
 
-/// Diagonals, and what is beside them, that are hard in one way or another.
+/// Difficult diagonals and off-diagonals.
 fn hard(n: usize) -> Vec<(&'static str, Vec<f64>, Vec<f64>)> {
     let mut random = noise(n as u64);
     let make = |f: &mut dyn FnMut(usize) -> f64| (0..n).map(f).collect::<Vec<f64>>();

@@ -1,13 +1,13 @@
-"""Functions that make tensors: of other arrays, of ranges, and whole numbers at random."""
+"""Functions that create tensors: from other arrays, of ranges, and of random integers."""
 
 from __future__ import annotations
 
 import builtins
 import operator
 
-from . import _cotangent as _c
-from ._cotangent import Tensor
-from ._dtypes import _COMPLEX, _default_complex
+from .. import _cotangent as _c
+from .._cotangent import Tensor
+from .dtypes import _COMPLEX, _default_complex
 
 _ops = _c._functions
 
@@ -22,11 +22,11 @@ def _either(function, name, value, other, default=None):
 
 
 def tensor(data, *, dtype=None, device=None, requires_grad=False):
-    """A tensor with values of its own: of a number, nested sequences, or another array."""
+    """A tensor with a copy of a number, nested sequences, or another array."""
     try:
         return _c._tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
     except TypeError:
-        # Arrays inside of sequences are rare: they are looked for where nothing else is left.
+        # Arrays inside sequences are rare, and are tried last.
         if not _has_arrays(data):
             raise
         made = _stacked(data).to(dtype=dtype, device=device)
@@ -40,52 +40,52 @@ def _has_arrays(data, depth=0):
 
 
 def _stacked(data):
-    """Nested sequences with arrays in them."""
+    """A tensor of nested sequences that contain arrays."""
     if not isinstance(data, (list, tuple)):
         return _c._tensor(data)
     parts = [_stacked(one) for one in data]
     if builtins.any(part.shape != parts[0].shape for part in parts):
-        raise ValueError("tensor: the parts of a nested sequence differ in shape")
+        raise ValueError("tensor: items of a nested sequence must have the same shape")
     return _ops["stack"](parts)
 
 
 def asarray(obj, /, *, dtype=None, device=None, copy=None):
     """A tensor of a number, nested sequences or another array.
 
-    A tensor is given back as it is, if nothing is to be changed. The memory of other arrays is copied, unless ``copy`` is
-    False: then it is shared, and must not be changed as long as the tensor or one computed from it is used.
+    A tensor is returned unchanged if dtype and device match. The memory of other arrays is copied, unless ``copy`` is False:
+    then it is shared, and must not be changed while the tensor or one computed from it is used.
     """
     if isinstance(obj, Tensor):
         same = (dtype is None or obj.dtype == dtype) and (device is None or obj.device == _device(device))
         if same and not copy:
             return obj
         if copy is False:
-            raise ValueError("asarray: another dtype or device is a copy")
+            raise ValueError("asarray: copy=False requires the same dtype and device")
         return obj.to(dtype=dtype, device=device, copy=True)
     if copy is False:
         if not hasattr(obj, "__dlpack__"):
-            raise ValueError(f"asarray: a tensor of a value of type {type(obj).__name__} is a copy")
+            raise ValueError(f"asarray: copy=False requires an array with __dlpack__, got a value of type {type(obj).__name__}")
         shared, _ = _c._from_dlpack(obj)
         if (dtype is not None and shared.dtype != dtype) or (device is not None and shared.device != _device(device)):
-            raise ValueError("asarray: another dtype or device is a copy")
+            raise ValueError("asarray: copy=False requires the same dtype and device")
         return shared
     return _c._tensor(obj, dtype=dtype, device=device)
 
 
 def as_tensor(data, dtype=None, device=None):
-    """A tensor of a number, nested sequences or another array; a tensor is given back as it is, if nothing is to be changed."""
+    """A tensor of a number, nested sequences or another array; a tensor is returned unchanged if dtype and device match."""
     if isinstance(data, (list, tuple)):
         return tensor(data, dtype=dtype, device=device)
     return asarray(data, dtype=dtype, device=device)
 
 
 def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
-    """A tensor of one dimension of the bytes of a buffer, which are copied."""
+    """A 1-D tensor of the bytes of a buffer, which are copied."""
     data = memoryview(buffer).cast("B")[offset:]
     size = dtype.itemsize
     count = len(data) // size if count < 0 else count
     if count * size > len(data) or (count == 0 and len(data) == 0):
-        raise ValueError(f"frombuffer: {count} elements of {size} bytes from byte {offset} on are more than the buffer has")
+        raise ValueError(f"frombuffer: {count} elements of {size} bytes must fit in the {len(data)} bytes from offset {offset} on")
     made = _c._rebuild(bytes(data[:count * size]), (count,), dtype.name, "cpu", False)
     return made.requires_grad_() if requires_grad else made
 
@@ -95,31 +95,31 @@ def _device(value):
 
 
 def from_dlpack(x, /, *, device=None, copy=None):
-    """A tensor over the memory of another library's array, which is shared and never written by us.
+    """A tensor that shares the memory of another library's array. This library never writes to it.
 
-    The other library must not change it as long as the tensor or one computed from it is used, or ask for a copy.
+    The memory must not be changed while the tensor or one computed from it is used; otherwise pass ``copy=True``.
     """
     shared, _ = _c._from_dlpack(x)
     if device is not None and shared.device != _device(device):
         if copy is False:
-            raise ValueError(f"from_dlpack: the array is on {shared.device}, not on {device}")
+            raise ValueError(f"from_dlpack: copy=False requires device to be that of the array, {shared.device}, got {device}")
         return shared.to(device)
     return shared.clone() if copy else shared
 
 
 def from_numpy(ndarray):
-    """A tensor over the memory of NumPy's array, which must not be changed as long as the tensor is used."""
+    """A tensor that shares the memory of a NumPy array, which must not be changed while the tensor is used."""
     return from_dlpack(ndarray)
 
 
 def arange(start=0, stop=None, step=1, *, end=None, dtype=None, device=None, requires_grad=False):
-    """Numbers from ``start`` up to but without ``stop``, in steps."""
+    """Numbers from ``start`` up to but excluding ``stop``, in steps of ``step``."""
     stop = _either("arange", "stop", stop, end)
     if stop is None:
         start, stop = 0, start
     start, stop, step = (x.item() if isinstance(x, Tensor) else x for x in (start, stop, step))
     if step == 0:
-        raise ValueError("arange: no range in steps of 0")
+        raise ValueError("arange: step must not be 0")
     if (stop - start) / step <= 0:
         whole = all_ints = builtins.all(isinstance(x, builtins.int) for x in (start, stop, step))
         dtype = dtype or (_c.int64 if whole and all_ints else _c.get_default_dtype())
@@ -130,14 +130,14 @@ def arange(start=0, stop=None, step=1, *, end=None, dtype=None, device=None, req
 
 
 def linspace(start, stop=None, num=None, *, end=None, steps=None, dtype=None, device=None, endpoint=True, requires_grad=False):
-    """So many numbers at even distances from ``start`` to ``stop``, without ``stop`` if there is no endpoint."""
+    """``num`` evenly spaced numbers from ``start`` to ``stop``, excluding ``stop`` if ``endpoint`` is False."""
     if requires_grad:
         stop, num = _either("linspace", "stop", stop, end), _either("linspace", "num", num, steps)
         return linspace(start, stop, num, dtype=dtype, device=device, endpoint=endpoint).requires_grad_()
     stop = _either("linspace", "stop", stop, end)
     num = operator.index(_either("linspace", "num", num, steps))
     if num < 0:
-        raise ValueError(f"linspace: {num} numbers")
+        raise ValueError(f"linspace: num must be ≥ 0, got {num}")
     complex_ends = isinstance(start, complex) or isinstance(stop, complex)
     dtype = dtype or (_default_complex() if complex_ends else _c.get_default_dtype())
     if complex_ends or dtype in _COMPLEX:
@@ -146,7 +146,7 @@ def linspace(start, stop=None, num=None, *, end=None, steps=None, dtype=None, de
         parts = [linspace(a, b, num, dtype=real_dtype, device=device, endpoint=endpoint)
                  for a, b in ((start.real, stop.real), (start.imag, stop.imag))]
         return _ops["complex"](*parts).to(dtype)
-    # Floats are rounded once; integers are refused where the dtype does not have them.
+    # Floats are rounded once; integers that are out of range for the dtype are refused.
     wide = _c.float64 if dtype.is_floating_point else dtype
     if endpoint:
         made = _ops["linspace"](start, stop, num, dtype=wide, device=device)
@@ -156,7 +156,7 @@ def linspace(start, stop=None, num=None, *, end=None, steps=None, dtype=None, de
 
 
 def eye(n_rows=None, n_cols=None, /, *, k=0, n=None, m=None, dtype=None, device=None, requires_grad=False):
-    """A matrix with ones on the diagonal ``k``, and zeros elsewhere."""
+    """A matrix with ones on the diagonal ``k`` and zeros elsewhere."""
     n_rows = operator.index(_either("eye", "n_rows", n_rows, n))
     if requires_grad:
         return eye(n_rows, n_cols, k=k, m=m, dtype=dtype, device=device).requires_grad_()
@@ -170,14 +170,14 @@ def eye(n_rows=None, n_cols=None, /, *, k=0, n=None, m=None, dtype=None, device=
 
 
 def meshgrid(*arrays, indexing="ij"):
-    """Coordinates of a grid, one tensor for each of the vectors, as views. The namespace of the standard has
-    ``indexing="xy"``, and copies."""
+    """Coordinates of a grid, one tensor for each vector, as views. The standard's namespace defaults to ``indexing="xy"``, and
+    returns copies."""
     if len(arrays) == 1 and isinstance(arrays[0], (list, tuple)):
         arrays = tuple(arrays[0])
     if not arrays:
         return []
     vectors = [x.reshape((1,)) if x.ndim == 0 else x for x in arrays]
-    # The operation checks them, and says the shape.
+    # The operation checks them, and gives the shape.
     shape = _ops["meshgrid"]([x.detach() for x in vectors], indexing=indexing)[0].shape
     places = list(range(len(vectors)))
     if indexing == "xy" and len(vectors) > 1:
@@ -187,12 +187,12 @@ def meshgrid(*arrays, indexing="ij"):
 
 
 def randint(low, high=None, size=None, *, shape=None, dtype=None, device=None, generator=None, requires_grad=False):
-    """Whole numbers from ``low`` up to but without ``high``, at random; with one number, from 0 up to it."""
+    """Random integers from ``low`` up to but excluding ``high``; with one bound, from 0 up to it."""
     size = _either("randint", "size", size, shape)
     if not isinstance(high, (builtins.int, type(None))) or high is None:
         low, high, size = 0, low, high if size is None else size
     if size is None:
-        raise TypeError("randint() misses the argument size")
+        raise TypeError("randint() is missing the argument size")
     return _ops["randint"](low, high, size, dtype=dtype, device=device, generator=generator, requires_grad=requires_grad)
 
 

@@ -1,13 +1,13 @@
-//! Scratch memory of kernels, whose size depends on shapes: a tensor of few bytes can be expanded to any shape, so that the
-//! system may not have as much.
+//! Scratch memory whose size depends on shapes. A small tensor can be expanded to any shape, so the allocation may fail.
 #![forbid(unsafe_code)]
 
-use crate::{Error, OutOfMemory, Result};
+use crate::error::OutOfMemory;
+use crate::{Error, Result};
 
 /// A vector of `len` copies of a value.
 ///
 /// # Errors
-/// If the system does not have the memory.
+/// If memory runs out.
 pub(crate) fn filled<T: Clone>(op: &'static str, value: T, len: usize) -> Result<Vec<T>> {
     let mut vector = with_room(op, len)?;
     vector.resize(len, value);
@@ -17,7 +17,7 @@ pub(crate) fn filled<T: Clone>(op: &'static str, value: T, len: usize) -> Result
 /// An empty vector with room for `len` elements.
 ///
 /// # Errors
-/// If the system does not have the memory.
+/// If memory runs out.
 pub(crate) fn with_room<T>(op: &'static str, len: usize) -> Result<Vec<T>> {
     check_free(op, len.saturating_mul(size_of::<T>()))?;
     let mut vector = Vec::new();
@@ -27,27 +27,27 @@ pub(crate) fn with_room<T>(op: &'static str, len: usize) -> Result<Vec<T>> {
     }
 }
 
-/// Linux may grant more than it has, and kill the process when it uses it: large requests are compared with what is free.
+/// Linux overcommits, and kills the process when it uses the memory: large requests are compared with the free memory.
 fn check_free(op: &'static str, bytes: usize) -> Result<()> {
     let free = if bytes < 1 << 24 { None } else { crate::memory::free_bytes() };
     if free.is_some_and(|free| bytes > free) { Err(refused(op, bytes)) } else { Ok(()) }
 }
 
-/// Refuses to go on where every thread will need room for `len` elements that the system does not have.
+/// Checks that there is memory for `len` elements, which every thread will allocate.
 ///
 /// # Errors
-/// If it does not.
+/// If there is not.
 pub(crate) fn check_room<T>(op: &'static str, len: usize) -> Result<()> {
-    // What is small is not worth the call.
+    // Small sizes are not worth the check.
     if len < 1 << 20 { Ok(()) } else { with_room::<T>(op, len).map(drop) }
 }
 
-/// A vector for handles to so many tensors, each of which takes memory of its own besides.
+/// A vector for `count` tensor handles. Each also allocates memory for the tensor.
 ///
 /// # Errors
-/// If the system does not have the memory.
+/// If memory runs out.
 pub(crate) fn for_handles<T>(op: &'static str, count: usize) -> Result<Vec<T>> {
-    // The values of a tensor and its node, at least.
+    // The least memory of a tensor and its node.
     const EACH: usize = 256;
     check_free(op, count.saturating_mul(EACH))?;
     with_room(op, count)

@@ -1,11 +1,11 @@
-"""Samplers: objects that give the indices of an epoch when they are iterated over."""
+"""Samplers: iterables of the indices of an epoch."""
 
 from __future__ import annotations
 
 import math
 
-from . import _cotangent as _c
-from ._cotangent import Tensor
+from .. import _cotangent as _c
+from .._cotangent import Tensor
 
 _ops = _c._functions
 
@@ -15,10 +15,10 @@ def _permutation(count, generator=None):
 
 
 class Sampler:
-    """The order of an epoch: a subclass has ``__iter__``, and ``__len__`` where that is known."""
+    """The order of an epoch: a subclass defines ``__iter__``, and ``__len__`` if it is known."""
 
     def __iter__(self):
-        raise NotImplementedError(f"{type(self).__name__} does not say which indices it gives: define __iter__")
+        raise NotImplementedError(f"{type(self).__name__} must define __iter__")
 
 
 class SequentialSampler(Sampler):
@@ -35,13 +35,13 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """All indices at random, or so many of them, drawn with or without putting back."""
+    """All indices in random order, or ``num_samples`` of them, drawn with or without replacement."""
 
     def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
         self.data_source, self.replacement, self.generator = data_source, replacement, generator
         self.num_samples = len(data_source) if num_samples is None else num_samples
         if self.num_samples < 1:
-            raise ValueError(f"RandomSampler: {self.num_samples} samples cannot be drawn")
+            raise ValueError(f"RandomSampler: num_samples must be positive, got {self.num_samples}")
 
     def __iter__(self):
         count = len(self.data_source)
@@ -59,7 +59,7 @@ class RandomSampler(Sampler):
 
 
 class SubsetRandomSampler(Sampler):
-    """These indices at random."""
+    """The given indices in random order."""
 
     def __init__(self, indices, generator=None):
         self.indices, self.generator = list(indices), generator
@@ -72,7 +72,7 @@ class SubsetRandomSampler(Sampler):
 
 
 class WeightedRandomSampler(Sampler):
-    """So many indices, drawn by weights."""
+    """``num_samples`` indices, drawn by weights."""
 
     def __init__(self, weights, num_samples, replacement=True, generator=None):
         self.weights = weights if isinstance(weights, Tensor) else _c._tensor(list(weights), dtype=_c.float64)
@@ -87,11 +87,11 @@ class WeightedRandomSampler(Sampler):
 
 
 class BatchSampler(Sampler):
-    """The indices of another sampler, so many at a time."""
+    """The indices of another sampler in batches."""
 
     def __init__(self, sampler, batch_size, drop_last):
         if not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError(f"BatchSampler: there are no batches of {batch_size} samples")
+            raise ValueError(f"BatchSampler: batch_size must be a positive int, got {batch_size!r}")
         self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
 
     def __iter__(self):
@@ -110,20 +110,20 @@ class BatchSampler(Sampler):
 
 
 class DistributedSampler(Sampler):
-    """The part of an epoch that one of several processes takes: every ``num_replicas``-th index."""
+    """The share of one process of an epoch: every ``num_replicas``-th index."""
 
     def __init__(self, dataset, num_replicas, rank, shuffle=True, seed=0, drop_last=False):
         if not 0 <= rank < num_replicas:
-            raise ValueError(f"DistributedSampler: rank {rank} is not one of {num_replicas}")
+            raise ValueError(f"DistributedSampler: rank must be in [0, {num_replicas}), got {rank}")
         self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
         self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
 
     def set_epoch(self, epoch):
-        """Chooses the order of an epoch; the loader does it."""
+        """Sets the epoch, which determines the order. The loader calls it."""
         self.epoch = epoch
 
     def __iter__(self):
-        from . import Generator
+        from .. import Generator
 
         count = len(self.dataset)
         order = _permutation(count, Generator().manual_seed(self.seed + self.epoch)) if self.shuffle else list(range(count))

@@ -1,13 +1,13 @@
-"""Tensors as text, as PyTorch prints them, and how: ``set_printoptions``."""
+"""The text of tensors, as PyTorch prints them, and ``set_printoptions``."""
 
 from __future__ import annotations
 
 import math
 import re
 
-from . import _cotangent as _c
-from ._cotangent import Tensor
-from ._dtypes import _default_complex
+from .. import _cotangent as _c
+from .._cotangent import Tensor
+from .dtypes import _default_complex
 
 _ops = _c._functions
 _PROFILES = {
@@ -19,14 +19,14 @@ _options = {**_PROFILES["default"], "sci_mode": None}
 
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
-    """Sets how tensors are printed: the digits after the point, from how many elements on the middle is left out, how many
-    are shown at each end, the length of lines, and whether numbers are written with an exponent (by default where they need it).
+    """Sets how tensors are printed: ``precision`` digits after the point, above ``threshold`` elements only ``edgeitems`` at
+    each end, lines of ``linewidth``, and with ``sci_mode`` an exponent (by default if it is needed).
 
     ``profile`` is ``"default"``, ``"short"`` or ``"full"``.
     """
     if profile is not None:
         if profile not in _PROFILES:
-            raise ValueError(f"set_printoptions: there is no profile {profile!r}: there are {', '.join(_PROFILES)}")
+            raise ValueError(f"set_printoptions: profile must be one of {', '.join(_PROFILES)}, got {profile!r}")
         _options.update(_PROFILES[profile])
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     _options.update({name: value for name, value in given.items() if value is not None})
@@ -39,7 +39,7 @@ def _large(value, precision):
 
 
 def _whole(value, precision):
-    """A whole number with the point that tells it from an integer."""
+    """A whole number with a point, to distinguish it from an integer."""
     return f"{value:.0f}." if math.isfinite(value) else f"{value:.0f}"
 
 
@@ -48,7 +48,7 @@ def _plain(value, precision):
 
 
 class _Reals:
-    """One way to write all numbers of a tensor: chosen by those that are finite and not zero."""
+    """One format for all numbers of a tensor, chosen by those that are finite and nonzero."""
 
     def __init__(self, values):
         counted = [value for value in values if math.isfinite(value) and value != 0.0]
@@ -67,7 +67,7 @@ class _Reals:
 
 
 class _Others:
-    """Integers and bools: all of one width."""
+    """Integers and bools, in one width."""
 
     def __init__(self, values):
         self.width = max((len(str(value)) for value in values), default=1)
@@ -77,7 +77,7 @@ class _Others:
 
 
 class _Pairs:
-    """Complex numbers: each part as real numbers are written."""
+    """Complex numbers: each part in the format of real numbers."""
 
     def __init__(self, values):
         self._real, self._imag = _Reals([value.real for value in values]), _Reals([value.imag for value in values])
@@ -89,7 +89,7 @@ class _Pairs:
 
 
 def _ends(x):
-    """The tensor without what is left out of its middle."""
+    """The tensor without its omitted middle."""
     edge = _options["edgeitems"]
     for dim in range(x.ndim):
         size = x.shape[dim]
@@ -99,7 +99,7 @@ def _ends(x):
 
 
 def _lines(values, shape, full, indent, short, write):
-    """The elements of one dimension, and of those inside of it. ``full`` are the sizes with what is left out."""
+    """The elements of a dimension and its inner dimensions. ``full`` are the sizes including omitted elements."""
     edge = _options["edgeitems"]
     cut = short and full[0] > 2 * edge
     if len(shape) == 1:
@@ -145,7 +145,7 @@ def _node(name):
 
 
 def _suffixes(x):
-    """What is told beside the elements, where it is not what one expects."""
+    """The properties printed after the elements, if they are not the defaults."""
     found = []
     empty = x.numel() == 0
     if x.device.type != "cpu":
@@ -165,10 +165,10 @@ def _suffixes(x):
 def text(x, start="tensor("):
     """The text that ``repr`` gives."""
     body = start + (_elements(x, len(start)) if x.numel() else "[]")
-    # With the comma and the bracket that follow.
+    # Including the following comma and bracket.
     last = len(body) - body.rfind("\n") + 1
     for suffix in _suffixes(x):
-        # On a line of its own where this one would be too long.
+        # On a new line if this one would be too long.
         if last + len(suffix) + 2 > _options["linewidth"]:
             body, last = body + ",\n" + " " * len(start) + suffix, len(start) + len(suffix)
         else:
@@ -177,7 +177,7 @@ def text(x, start="tensor("):
 
 
 def formatted(x, spec):
-    """What ``format`` gives: of a 0-d tensor, that of its element."""
+    """The result of ``format``: for a 0-d tensor, that of its element."""
     if x.ndim == 0 and type(x) is Tensor:
         return format(x.item(), spec)
     return object.__format__(x, spec)

@@ -1,17 +1,16 @@
-//! Names of operations and places in the caller's source, which need not be Rust's: a front in another language says
-//! its own.
+//! Names of operations and locations in the caller's source, which may be in another language than Rust.
 #![forbid(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::ops::Deref;
-use std::panic::Location;
+use std::panic;
 use std::sync::Arc;
 
-/// The name of an operation: fixed in the source, or made while the program runs.
+/// The name of an operation: a constant, or created at run time.
 ///
 /// ```
-/// use cotangent::Name;
+/// use cotangent::error::Name;
 /// let fixed = Name::from("exp");
 /// let made = Name::from(format!("block {}", 3));
 /// assert_eq!((&*fixed, &*made), ("exp", "block 3"));
@@ -87,54 +86,58 @@ impl fmt::Debug for Name {
     }
 }
 
-/// A line of the program that called: of Rust, or of the language that [`with_place`] speaks for.
+/// A source line of the caller: in Rust, or in another language, see [`with_location`].
 ///
 /// ```
-/// use cotangent::Place;
-/// let place = Place::new("train.py", 7);
-/// assert_eq!((place.file(), place.line(), place.to_string()), ("train.py", 7, "train.py:7".to_string()));
+/// use cotangent::error::Location;
+/// let location = Location::new("train.py", 7);
+/// assert_eq!((location.file(), location.line(), location.to_string()), ("train.py", 7, "train.py:7".to_string()));
 /// ```
 #[derive(Clone)]
-pub struct Place(Line);
+pub struct Location(Line);
 
 #[derive(Clone)]
 enum Line {
-    Rust(&'static Location<'static>),
+    Rust(&'static panic::Location<'static>),
     Other(Arc<(String, u32)>),
 }
 
 thread_local! {
-    /// Whether [`PLACE`] holds something: looked at for every recorded operation, and cheaper to look at.
+    /// Whether [`LOCATION`] is set: it is checked for every recorded operation, and cheaper to check.
     static IS_SET: Cell<bool> = const { Cell::new(false) };
-    static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
+    static LOCATION: RefCell<Option<Location>> = const { RefCell::new(None) };
 }
 
-impl Place {
-    /// A line of a file that is not Rust's.
+impl Location {
+    /// A line of a file in another language.
     ///
     /// ```
-    /// assert_eq!(cotangent::Place::new("model.py", 12).to_string(), "model.py:12");
+    /// assert_eq!(cotangent::error::Location::new("model.py", 12).to_string(), "model.py:12");
     /// ```
-    pub fn new(file: impl Into<String>, line: u32) -> Place {
-        Place(Line::Other(Arc::new((file.into(), line))))
+    pub fn new(file: impl Into<String>, line: u32) -> Location {
+        Location(Line::Other(Arc::new((file.into(), line))))
     }
 
-    /// The line that called: what [`with_place`] says, or the caller's in Rust.
+    /// The location of the caller: that of [`with_location`], or the one in Rust.
     #[track_caller]
     #[inline]
-    pub(crate) fn caller() -> Place {
-        if IS_SET.get() { Place::said(Location::caller()) } else { Place(Line::Rust(Location::caller())) }
+    pub(crate) fn caller() -> Location {
+        if IS_SET.get() {
+            Location::said(panic::Location::caller())
+        } else {
+            Location(Line::Rust(panic::Location::caller()))
+        }
     }
 
     #[cold]
-    fn said(otherwise: &'static Location<'static>) -> Place {
-        PLACE.with_borrow(Option::clone).unwrap_or(Place(Line::Rust(otherwise)))
+    fn said(otherwise: &'static panic::Location<'static>) -> Location {
+        LOCATION.with_borrow(Option::clone).unwrap_or(Location(Line::Rust(otherwise)))
     }
 
     /// The file.
     ///
     /// ```
-    /// assert_eq!(cotangent::Place::new("model.py", 12).file(), "model.py");
+    /// assert_eq!(cotangent::error::Location::new("model.py", 12).file(), "model.py");
     /// ```
     pub fn file(&self) -> &str {
         match &self.0 {
@@ -143,10 +146,10 @@ impl Place {
         }
     }
 
-    /// The line in it, counted from 1.
+    /// The line, counted from 1.
     ///
     /// ```
-    /// assert_eq!(cotangent::Place::new("model.py", 12).line(), 12);
+    /// assert_eq!(cotangent::error::Location::new("model.py", 12).line(), 12);
     /// ```
     pub fn line(&self) -> u32 {
         match &self.0 {
@@ -156,7 +159,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Line::Rust(location) => fmt::Display::fmt(location, f),
@@ -165,29 +168,29 @@ impl fmt::Display for Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// Runs `f`; operations that it records and errors that it meets bear `place` instead of their line in Rust. For fronts
-/// in other languages.
+/// Runs `f` with `place` as the location of its operations and errors, instead of their line in Rust. For front ends in other
+/// languages.
 ///
 /// ```
-/// use cotangent::{Place, Tensor, with_place};
-/// let failed = with_place(Place::new("train.py", 7), || Tensor::zeros([2])?.view([3]));
-/// assert_eq!(failed.err().and_then(|e| e.place().map(ToString::to_string)).as_deref(), Some("train.py:7"));
+/// use cotangent::{Tensor, error::{Location, with_location}};
+/// let failed = with_location(Location::new("train.py", 7), || Tensor::zeros([2])?.view([3]));
+/// assert_eq!(failed.err().and_then(|e| e.location().map(ToString::to_string)).as_deref(), Some("train.py:7"));
 /// ```
-pub fn with_place<R>(place: Place, f: impl FnOnce() -> R) -> R {
-    struct Restore(Option<Place>);
+pub fn with_location<R>(location: Location, f: impl FnOnce() -> R) -> R {
+    struct Restore(Option<Location>);
     impl Drop for Restore {
         fn drop(&mut self) {
             IS_SET.set(self.0.is_some());
-            PLACE.set(self.0.take());
+            LOCATION.set(self.0.take());
         }
     }
-    let _restore = Restore(PLACE.replace(Some(place)));
+    let _restore = Restore(LOCATION.replace(Some(location)));
     IS_SET.set(true);
     f()
 }
@@ -198,12 +201,12 @@ mod tests {
 
     #[test]
     fn places_nest_and_end() {
-        let file = || Place::caller().file().to_string();
+        let file = || Location::caller().file().to_string();
         assert_eq!(file(), file!());
-        with_place(Place::new("outer.py", 1), || {
-            with_place(Place::new("inner.py", 2), || assert_eq!(Place::caller().to_string(), "inner.py:2"));
+        with_location(Location::new("outer.py", 1), || {
+            with_location(Location::new("inner.py", 2), || assert_eq!(Location::caller().to_string(), "inner.py:2"));
             assert_eq!(file(), "outer.py");
-            let _ = std::panic::catch_unwind(|| with_place(Place::new("lost.py", 3), || panic!("inside")));
+            let _ = std::panic::catch_unwind(|| with_location(Location::new("lost.py", 3), || panic!("inside")));
             assert_eq!(file(), "outer.py");
         });
         assert_eq!(file(), file!());

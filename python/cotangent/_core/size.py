@@ -35,7 +35,7 @@ class Size(tuple):
 
 
 class _Count(int):
-    """The number of elements, as the standard has it; called, PyTorch's sizes: ``x.size``, ``x.size()``, ``x.size(0)``."""
+    """The number of elements, as in the standard; when called, PyTorch's sizes: ``x.size``, ``x.size()``, ``x.size(0)``."""
 
     def __new__(cls, shape):
         count = 1

@@ -1,4 +1,4 @@
-"""Nested containers of values: lists, tuples, named tuples, dicts and deques inside of each other.
+"""Nested containers of values: lists, tuples, named tuples, dicts and deques.
 
     >>> from cotangent.utils._pytree import tree_flatten, tree_map, tree_unflatten
     >>> leaves, spec = tree_flatten({"a": 1, "b": (2, [3])})
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import collections
 
-# A type of containers: how its parts and what else it consists of are taken out, and how it is made of them.
+# For each container type, the functions to flatten and to unflatten it.
 _KINDS: dict = {}
 
 
@@ -29,7 +29,7 @@ class TreeSpec:
         self.num_leaves = sum(child.num_leaves for child in children_specs) if type is not None else 1
 
     def is_leaf(self):
-        """Whether the tree is one leaf."""
+        """Whether the tree is a single leaf."""
         return self.type is None
 
     @property
@@ -62,9 +62,9 @@ _LEAF = TreeSpec(None, None, [])
 
 
 def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=None):
-    """Makes a class a container: ``flatten_fn(x)`` gives ``(parts, context)``, and ``unflatten_fn(parts, context)`` an object."""
+    """Registers a container class: ``flatten_fn(x)`` returns ``(parts, context)``, ``unflatten_fn(parts, context)`` an object."""
     if cls in _KINDS:
-        raise ValueError(f"register_pytree_node: {cls.__name__} must be a new type of containers, and is registered")
+        raise ValueError(f"register_pytree_node: {cls.__name__} is already registered")
     _KINDS[cls] = flatten_fn, unflatten_fn
 
 
@@ -88,7 +88,7 @@ def _is_named(kind):
 
 
 def _kind(tree):
-    """The type of a container; None of a leaf."""
+    """The type of a container; None for a leaf."""
     kind = type(tree)
     return kind if kind in _KINDS or _is_named(kind) else None
 
@@ -107,13 +107,13 @@ def _flatten(tree, leaves, is_leaf):
 
 
 def tree_flatten(tree, is_leaf=None):
-    """The leaves of a tree in order, and what makes a tree of them again."""
+    """The leaves of a tree in order, and the spec to rebuild it."""
     leaves: list = []
     return leaves, _flatten(tree, leaves, is_leaf)
 
 
 def tree_unflatten(leaves, treespec):
-    """The tree of some containers with these leaves."""
+    """Rebuilds a tree from its leaves."""
     leaves = list(leaves)
     if len(leaves) != treespec.num_leaves:
         raise ValueError(f"tree_unflatten: there must be {treespec.num_leaves} leaves, got {len(leaves)}")
@@ -137,35 +137,35 @@ def tree_structure(tree, is_leaf=None):
 
 
 def tree_map(func, tree, *rests, is_leaf=None):
-    """The tree of what a function gives for each leaf, with the leaves of other trees in the same places."""
+    """Applies a function to each leaf, together with the corresponding leaves of other trees."""
     leaves, spec = tree_flatten(tree, is_leaf)
     others = [_up_to(spec, rest) for rest in rests]
     return tree_unflatten([func(*each) for each in zip(leaves, *others)], spec)
 
 
 def tree_map_(func, tree, *rests, is_leaf=None):
-    """Calls a function with each leaf, and gives the tree itself."""
+    """Calls a function with each leaf, and returns the tree itself."""
     tree_map(func, tree, *rests, is_leaf=is_leaf)
     return tree
 
 
 def tree_map_only(kinds, func, tree, is_leaf=None):
-    """As ``tree_map``, for leaves of some types; others stay."""
+    """As ``tree_map``, for leaves of some types; others are unchanged."""
     return tree_map(lambda x: func(x) if isinstance(x, kinds) else x, tree, is_leaf=is_leaf)
 
 
 def tree_all(pred, tree, is_leaf=None):
-    """Whether a condition holds for all leaves."""
+    """Whether a predicate is true for all leaves."""
     return all(map(pred, tree_leaves(tree, is_leaf)))
 
 
 def tree_any(pred, tree, is_leaf=None):
-    """Whether a condition holds for a leaf."""
+    """Whether a predicate is true for at least one leaf."""
     return any(map(pred, tree_leaves(tree, is_leaf)))
 
 
 def _up_to(spec, tree):
-    """The parts of a tree at the places of another one's leaves."""
+    """The subtrees of a tree at the leaves of a spec."""
     if spec.is_leaf():
         return [tree]
     kind = _kind(tree)
@@ -178,10 +178,7 @@ def _up_to(spec, tree):
 
 
 def _broadcast_to_and_flatten(tree, treespec, is_leaf=None):
-    """A leaf of a tree for each leaf of one with more containers inside: a leaf stands for all leaves in its place.
-
-    None if the containers differ.
-    """
+    """Broadcasts a prefix tree: its leaf for each leaf of the spec. None if the containers differ."""
     kind = _kind(tree)
     if kind is None or (is_leaf is not None and is_leaf(tree)):
         return [tree] * treespec.num_leaves

@@ -1,7 +1,7 @@
-"""How the containers of PyTorch's files are put together.
+"""The containers of PyTorch's files.
 
-The pickle of a file is read by Python's own reader, which may make nothing but containers, dtypes, sizes and marks for tensors:
-whatever else a file names becomes a mark, too. The tensors are the crate's.
+Python's unpickler reads the pickle of a file, restricted to containers, dtypes, sizes and placeholders for tensors: other
+names become placeholders as well. The crate reads the tensors.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import pickle
 import zipfile
 from collections import OrderedDict
 
-from . import _cotangent as _c
-from ._size import Size
+from .. import _cotangent as _c
+from .size import Size
 
 
 class _Mark:
-    """What stands for a tensor, or for something that is not read."""
+    """The placeholder of a tensor, or of an object that is not read."""
 
     tensor = False
 
@@ -35,7 +35,7 @@ class _TensorMark(_Mark):
 _TENSORS = {"_rebuild_tensor_v2", "_rebuild_tensor", "_rebuild_parameter", "_rebuild_parameter_with_state"}
 
 
-# The reader that is written in Python: the other one takes memory by the numbers that a file names.
+# The unpickler in Python: the one in C allocates memory by sizes in the file.
 class _Reader(pickle._Unpickler):
     def find_class(self, module, name):
         if (module, name) == ("collections", "OrderedDict"):
@@ -53,27 +53,26 @@ class _Reader(pickle._Unpickler):
 
 
 def structure(path):
-    """The containers of a file, with marks in the place of tensors."""
+    """The containers of a file, with placeholders for tensors."""
     with zipfile.ZipFile(path) as archive:
         entry = next(entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl"))
         if entry.compress_type != zipfile.ZIP_STORED:
-            raise ValueError("PyTorch does not compress what it pickles")
+            raise ValueError("data.pkl must be stored without compression")
         return _Reader(io.BytesIO(archive.read(entry))).load()
 
 
-# Parts beyond which a file is not put together: a few containers that hold each other many times over stand for more than any
-# memory has.
+# The limit of items: a few containers that share each other many times expand to more than any memory.
 _MOST = 1_000_000
 
 
 def filled(node, tensors, path="", counter=None):
-    """The same containers with the tensors that the crate has read, which it names by their places."""
+    """The containers with the tensors that the crate has read, by their paths."""
     counter = counter if counter is not None else itertools.count(1)
     if next(counter) > _MOST:
-        raise ValueError(f"more than {_MOST} parts")
+        raise ValueError(f"containers must have at most {_MOST} items")
     if isinstance(node, _Mark):
         if not node.tensor:
-            raise ValueError(f"{path or 'the object'} is something that is no value")
+            raise ValueError(f"{path or 'the object'} must be a tensor, a container or a plain value")
         return tensors[path or "tensor"]
     below = lambda key: f"{path}.{key}" if path else str(key)
     if isinstance(node, dict):
@@ -86,5 +85,5 @@ def filled(node, tensors, path="", counter=None):
 
 
 def _key(key):
-    """A key as the crate writes it into a name."""
+    """A key as the crate writes it in a path."""
     return str(key).lower() if isinstance(key, bool) else str(key)

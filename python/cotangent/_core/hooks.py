@@ -1,19 +1,19 @@
-"""Hooks that are called when the gradient of a leaf has been added up."""
+"""Hooks that run after the gradient of a leaf was accumulated."""
 
 from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
 
-from ._cotangent import Tensor
+from .._cotangent import Tensor
 
-# The leaves that have such hooks, by their identity: tensors are compared element by element, so they are no keys.
+# The leaves with such hooks, by id: tensors cannot be keys, as they compare element by element.
 _watched: dict[int, "_Leaf"] = {}
 _backward = Tensor.backward
 
 
 class _Leaf:
-    """A leaf with hooks, and whether the pass that is under way has reached it."""
+    """A leaf with hooks, and whether the current backward pass has reached it."""
 
     def __init__(self, leaf):
         key = id(leaf)
@@ -27,10 +27,10 @@ class _Leaf:
 
 
 def register_post_accumulate_grad_hook(self, hook):
-    """Calls ``hook(self)`` after each backward pass that has added to the gradient of this leaf."""
+    """Calls ``hook(self)`` after each backward pass that adds to the gradient of this leaf."""
     if not (self.is_leaf and self.requires_grad):
-        raise RuntimeError("register_post_accumulate_grad_hook: the tensor is no leaf that requires a gradient")
-    from .nn.hooks import add
+        raise RuntimeError("register_post_accumulate_grad_hook: the tensor must be a leaf that requires a gradient")
+    from ..nn.hooks import add
 
     if id(self) not in _watched:
         _watched[id(self)] = _Leaf(self)

@@ -1,25 +1,25 @@
-"""Methods and properties of tensors that PyTorch or the standard have, and that are not operations of the list."""
+"""Methods and properties of PyTorch's or the standard's tensors that are not operations of the list."""
 
 from __future__ import annotations
 
 import weakref
 
-from . import _cotangent as _c
-from ._cotangent import Tensor
-from ._size import Size, _Count  # noqa: F401
+from .. import _cotangent as _c
+from .._cotangent import Tensor
+from .size import Size, _Count  # noqa: F401
 
 _ops = _c._functions
 
 
 def _size(self):
-    """The number of elements; called, the size of one dimension or of all."""
+    """The number of elements; when called, the size of one dimension or of all."""
     return _Count(self.shape)
 
 
 def _matrix_transpose(self):
-    """The tensor with its last two dimensions exchanged, as a view."""
+    """The tensor with its last two dimensions transposed, as a view."""
     if self.ndim < 2:
-        raise ValueError(f"mT: a tensor of shape {list(self.shape)} has no matrices")
+        raise ValueError(f"mT: the tensor must have at least 2 dimensions, got shape {list(self.shape)}")
     return self.transpose(-2, -1)
 
 
@@ -29,7 +29,7 @@ def _transposed(self):
 
 
 def _adjoint(self):
-    """The conjugated and transposed matrices."""
+    """The conjugate transposes of matrices."""
     return self.adjoint()
 
 
@@ -55,12 +55,12 @@ _in_order = Tensor.contiguous
 
 
 def _contiguous(self, *, memory_format=None):
-    """The tensor with its elements in the order of their indices, which is that of any ``memory_format`` here."""
+    """The tensor with contiguous elements in row-major order. ``memory_format`` has no effect."""
     return _in_order(self)
 
 
 def _whole(name):
-    """An operation that may show elements again where PyTorch copies them: with a copy, so that ``view`` is possible."""
+    """An operation that may return an expanded view where PyTorch copies: with a copy, so that ``view`` works."""
     function = _ops[name]
 
     def whole(input, *args, **kwargs):  # noqa: A002
@@ -76,18 +76,18 @@ repeat_interleave, tile = _whole("repeat_interleave"), _whole("tile")
 
 
 class _Node(str):
-    """A recorded operation: its name in the list, with PyTorch's name as its class."""
+    """A recorded operation: the value is its name, the class has PyTorch's name."""
 
     __slots__ = ()
 
     def name(self):
-        """PyTorch's name of it."""
+        """PyTorch's name of the operation."""
         return type(self).__name__
 
     @property
     def next_functions(self):
-        """Not here: the operations before this one are not shown."""
-        raise AttributeError("next_functions: the operations before this one are not shown; grad() gives gradients of any tensor in between")
+        """Not supported: the recorded graph is not exposed."""
+        raise AttributeError("next_functions: the recorded graph is not exposed: grad() gives gradients of any tensor in between")
 
     def __repr__(self):
         return f"<{type(self).__name__} object at {hex(id(self))}>"
@@ -105,15 +105,15 @@ def _grad_fn(self):
     if name is None:
         return None
     if name not in _nodes:
-        from . import _text
+        from . import text as _text
 
         _nodes[name] = type(_text._node(name), (_Node,), {"__slots__": ()})
     return _nodes[name](name)
 
 
 def _layout(self):
-    """How the elements are stored: all of them, one after the other."""
-    from . import _hints
+    """The layout, always ``strided``."""
+    from . import hints as _hints
 
     return _hints.strided
 
@@ -124,18 +124,18 @@ def _is_cpu(self):
 
 
 def _never(self):
-    """False: there is nothing of this kind here."""
+    """False: not supported."""
     return False
 
 
 def _get_device(self):
-    """The number of the GPU that the elements are on; -1 of the CPU."""
+    """The index of the GPU of the elements; -1 for the CPU."""
     index = self.device.index
     return -1 if index is None else index
 
 
 def _is_nonzero(self):
-    """Whether the element of a tensor that has one is not 0."""
+    """Whether the element of a tensor with one element is not 0."""
     return bool(self)
 
 
@@ -145,29 +145,29 @@ def _is_signed(self):
 
 
 def _pin_memory(self, device=None):
-    """The tensor itself: memory need not be locked for copies to a GPU."""
+    """The tensor itself: pinning is not needed for copies to a GPU."""
     return self
 
 
 def _new_of(self, *data):
-    """A tensor of the dtype and on the device of this one: of elements, or zeros of these sizes."""
+    """A tensor with the dtype and device of this one: of elements, or zeros of these sizes."""
     return Tensor(*data, dtype=self.dtype, device=self.device)
 
 
-# Methods of PyTorch's that cannot be here, and what there is instead.
+# Unsupported methods of PyTorch, and their alternatives.
 _INSTEAD = {
-    "storage": "a tensor is a value and shows no memory: numpy() and DLPack share its bytes, data_ptr() is their address",
-    "untyped_storage": "a tensor is a value and shows no memory: numpy() and DLPack share its bytes, nbytes is their number",
-    "set_": "a tensor is a value and shows no memory: x.data = y gives it other elements",
-    "resize_": "a change in place keeps the shape: make a new tensor, or x.data = x.reshape(..)",
-    "resize_as_": "a change in place keeps the shape: make a new tensor, or x.data = x.reshape(..)",
-    "record_stream": "memory is given back when the work that uses it is done",
+    "storage": "tensors do not expose their storage: numpy() and DLPack share the bytes, data_ptr() is their address",
+    "untyped_storage": "tensors do not expose their storage: numpy() and DLPack share the bytes, nbytes is their number",
+    "set_": "tensors do not expose their storage: x.data = y replaces the elements",
+    "resize_": "an in-place operation keeps the shape: make a new tensor, or assign x.data = x.reshape(..)",
+    "resize_as_": "an in-place operation keeps the shape: make a new tensor, or assign x.data = x.reshape(..)",
+    "record_stream": "memory is released when the work that uses it is done",
 }
 
 
 def _never_method():
     def never(self):
-        """False: tensors are of one kind here."""
+        """False: not supported."""
         return False
 
     return never
@@ -180,7 +180,7 @@ def _is_shared(self):
 
 def _post_hook(self, hook):
     """Calls ``hook(self)`` after each backward pass that has added to the gradient of this leaf."""
-    from . import _hooks
+    from . import hooks as _hooks
 
     return _hooks.register_post_accumulate_grad_hook(self, hook)
 
@@ -189,7 +189,7 @@ def _refusing(name, text):
     def refuse(self, *args, **kwargs):
         raise NotImplementedError(f"{name}: {text}")
 
-    refuse.__doc__ = f"Not here: {text}."
+    refuse.__doc__ = f"Not supported: {text}."
     return refuse
 
 
@@ -201,8 +201,8 @@ def _is_cuda(self):
 def _array_namespace(self, /, *, api_version=None):
     """The namespace of the Python array API standard."""
     if api_version is not None and api_version not in _VERSIONS:
-        raise ValueError(f"there is no version {api_version!r} of the standard here: there are {', '.join(_VERSIONS)}")
-    from . import array_api
+        raise ValueError(f"api_version must be one of {', '.join(_VERSIONS)}, got {api_version!r}")
+    from .. import array_api
 
     return array_api
 
@@ -211,7 +211,7 @@ _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 
 def _array(self, dtype=None, copy=None):
-    """The elements as NumPy's array: a copy, which may be changed, or with ``copy=False`` the same memory, read-only."""
+    """The elements as a NumPy array: a writable copy, or with ``copy=False`` the same memory, read-only."""
     import numpy
 
     if self.dtype is _c.bfloat16:
@@ -219,14 +219,14 @@ def _array(self, dtype=None, copy=None):
     if copy is False:
         array = numpy.asarray(_c._Memory(self))
         if dtype is not None and array.dtype != dtype:
-            raise ValueError(f"a tensor of {self.dtype} as {dtype} is a copy")
+            raise ValueError(f"copy=False requires the dtype of the tensor, {self.dtype}, got {dtype}")
         return array
     array = numpy.asarray(memoryview(self))
     return array if dtype is None else array.astype(dtype, copy=False)
 
 
 def _numpy(self, *, force=False):
-    """The elements as NumPy's array: read-only and sharing the memory, where that is possible. Copy it to change it."""
+    """The elements as a read-only NumPy array, which shares memory if possible. Copy it to change it."""
     if force:
         self = self.detach().cpu()
     return _array(self, copy=False)
@@ -235,36 +235,36 @@ def _numpy(self, *, force=False):
 def _to_device(self, device, /, *, stream=None):
     """The tensor on another device."""
     if stream is not None:
-        raise ValueError("to_device: streams are not chosen by number here: stream should be None")
+        raise ValueError(f"to_device: stream must be None, got {stream!r}")
     return _ops["to_device"](self, device)
 
 
 def _max(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
-    """The largest element; along a dimension, the largest elements and their indices, as in PyTorch.
+    """The largest element; with ``dim`` the largest elements and their indices, as in PyTorch.
 
-    By ``axis``, as in NumPy, the elements alone. With another tensor, the larger of each two elements.
+    With ``axis``, as in NumPy, only the elements. With another tensor, the elementwise maximum.
     """
     return _extreme(self, dim, keepdim, axis, keepdims, "max")
 
 
 def _min(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
-    """The smallest element; along a dimension, the smallest elements and their indices, as in PyTorch.
+    """The smallest element; with ``dim`` the smallest elements and their indices, as in PyTorch.
 
-    By ``axis``, as in NumPy, the elements alone. With another tensor, the smaller of each two elements.
+    With ``axis``, as in NumPy, only the elements. With another tensor, the elementwise minimum.
     """
     return _extreme(self, dim, keepdim, axis, keepdims, "min")
 
 
 def _median(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
-    """The median, of two the lower; along a dimension, the medians and their indices, as in PyTorch.
+    """The median, the lower of two; with ``dim`` the medians and their indices, as in PyTorch.
 
-    By ``axis`` the medians alone.
+    With ``axis`` only the medians.
     """
     return _extreme(self, dim, keepdim, axis, keepdims, "median")
 
 
 def _nanmedian(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
-    """As ``median``, of the elements that are not NaN."""
+    """As ``median``, ignoring NaN."""
     return _extreme(self, dim, keepdim, axis, keepdims, "nanmedian")
 
 
@@ -275,13 +275,13 @@ def _extreme(self, dim, keepdim, axis, keepdims, name):
         keep = keepdim if keepdims is None else keepdims
         return _ops[name](self, axis=axis, keepdim=keep)
     if axis is not None or keepdims is not None:
-        raise TypeError(f"{name}() takes dim and keepdim, or axis and keepdims")
+        raise TypeError(f"{name}() takes either dim and keepdim or axis and keepdims")
     return _ops[name + "_with_indices"](self, dim, keepdim)
 
 
 def _lu(self, pivot=True, get_infos=False):
-    """The LU factorization in one tensor, and the pivots; with ``get_infos`` also how it went."""
-    from . import _forms
+    """The compact LU factorization and the pivots; with ``get_infos`` also the error codes."""
+    from . import forms as _forms
 
     return _forms.lu(self, pivot, get_infos)
 
@@ -292,36 +292,36 @@ def _norm(self, p="fro", dim=None, keepdim=False, dtype=None, *, axis=None, keep
     ``"fro"`` is the order 2, and ``"nuc"`` the sum of the singular values of a matrix.
     """
     if (dim is not None and axis is not None) or (keepdim and keepdims is not None):
-        raise TypeError("norm() takes dim and keepdim, or axis and keepdims")
+        raise TypeError("norm() takes either dim and keepdim or axis and keepdims")
     dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
     if p == "nuc":
         return _ops["linalg_matrix_norm"](self, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype)
     if isinstance(p, str) and p != "fro":
-        raise ValueError(f"norm: there is no norm of order {p!r}")
+        raise ValueError(f"norm: p must be a number, 'fro' or 'nuc', got {p!r}")
     return _ops["norm"](self, dim, keepdim, 2.0 if p == "fro" or p is None else float(p), dtype)
 
 
 def _spread(name, with_mean=False):
-    """``std``, ``var`` and the like, as PyTorch takes their arguments: ``unbiased`` in the place of the dimensions, too."""
+    """``std``, ``var`` and the like with PyTorch's arguments, also with ``unbiased`` as the first."""
     function = _ops[name]
 
     def spread(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):  # noqa: A002
         if isinstance(dim, bool):
             dim, unbiased = None, dim
         if (dim is not None and axis is not None) or (keepdim and keepdims is not None):
-            raise TypeError(f"{name}() takes dim and keepdim, or axis and keepdims")
+            raise TypeError(f"{name}() takes either dim and keepdim or axis and keepdims")
         if unbiased is not None and correction is not None:
-            raise TypeError(f"{name}() takes unbiased or correction")
+            raise TypeError(f"{name}() takes either unbiased or correction")
         if correction is None:
             correction = 1 if unbiased is None or unbiased else 0
         keep = keepdim if keepdims is None else keepdims
-        # By `axis`, as the standard has it, an empty tuple names no dimension.
+        # With `axis`, as in the standard, an empty tuple reduces no dimension.
         named = {"axis": axis} if axis is not None else {"dim": dim}
         return function(input, keepdim=keep, correction=float(correction), **named)
 
     spread.__name__ = spread.__qualname__ = name
     spread.__doc__ = (function.__doc__ or "") + (
-        "\n\n``correction`` is what the number of elements is lessened by; ``unbiased`` stands for 1, and its opposite for 0.")
+        "\n\n``correction`` is subtracted from the number of elements; ``unbiased=True`` is 1 and ``unbiased=False`` is 0.")
     return spread
 
 
@@ -329,17 +329,17 @@ std, var, std_mean, var_mean = (_spread(name) for name in ("std", "var", "std_me
 
 
 def _nonzero(self, *, as_tuple=False):
-    """The indices of elements other than 0: a row for each, or a tensor for each dimension."""
-    # A number by a tuple of one, as PyTorch has it.
+    """The indices of nonzero elements: a row for each, or with ``as_tuple`` a tensor for each dimension."""
+    # A 0-d tensor gives a tuple of one tensor, as in PyTorch.
     found = _ops["nonzero"](self.reshape(1) if as_tuple and self.ndim == 0 else self)
     return tuple(part.clone() for part in _ops["unbind"](found, 1)) if as_tuple else found
 
 
 def _where(self, condition, other=None):
-    """The elements where a condition holds, and those of another tensor, or a number, elsewhere."""
+    """The elements where the condition is true, and those of another tensor, or a number, elsewhere."""
     if other is None:
-        # As the function has them: a mask, and what to take where it holds.
-        raise TypeError("where() misses the argument other")
+        # The arguments of the function: a mask and the values where it is true.
+        raise TypeError("where() is missing the argument other")
     return _ops["where"](condition, self, other)
 
 
@@ -351,54 +351,54 @@ def _becoming(name):
             args = inspect.signature(_ops[name]).bind(self, *args, **kwargs).args[1:]
         return self._become(name, *args)
 
-    change.__doc__ = f"`{name}` in place: from now on this tensor shows its elements so."
+    change.__doc__ = f"`{name}` in place: this tensor becomes the view."
     return change
 
 
 def _normal_(self, mean=0.0, std=1.0, *, generator=None):
-    """Puts numbers of the normal distribution everywhere."""
+    """Fills with numbers of the normal distribution."""
     return self.copy_(_ops["normal"](mean, std, self.shape, dtype=self.dtype, device=self.device, generator=generator))
 
 
 def _random_(self, from_=0, to=None, *, generator=None):
-    """Puts whole numbers from ``from_`` up to but without ``to`` everywhere; with one number, from 0 up to it."""
+    """Fills with random integers from ``from_`` up to but excluding ``to``; with one bound, from 0 up to it."""
     if to is None:
         from_, to = (0, from_) if from_ else (0, _most(self.dtype) + 1)
     return self.copy_(_ops["randint"](from_, to, self.shape, device=self.device, generator=generator))
 
 
 def _most(dtype):
-    """The largest of the whole numbers that ``random_`` draws."""
+    """The largest integer that ``random_`` draws."""
     digits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53, "bool": 1, "uint8": 8, "int8": 7, "int16": 15,
               "uint16": 16, "int32": 31, "uint32": 32}
     return 2 ** digits.get(dtype.name, 62) - 1
 
 
 def _apply_(self, callable):  # noqa: A002
-    """Puts the value of a function of Python's in place of each element. Slow: for trying things."""
+    """Applies a Python function to each element, in place. Slow: for experiments."""
     return self.copy_(_c._tensor([callable(x) for x in self.reshape(-1).tolist()], dtype=self.dtype).reshape(self.shape))
 
 
 def _map_(self, tensor, callable):  # noqa: A002
-    """Puts the value of a function of two elements in place of each. Slow: for trying things."""
+    """Applies a Python function of two elements to each pair, in place. Slow: for experiments."""
     other = tensor.expand(self.shape).reshape(-1).tolist()
     made = [callable(a, b) for a, b in zip(self.reshape(-1).tolist(), other)]
     return self.copy_(_c._tensor(made, dtype=self.dtype).reshape(self.shape))
 
 
-# Tensors that ``share_memory_`` was called of.
+# Tensors on which ``share_memory_`` was called.
 _shared: dict = {}
 
 
 def _share_memory_(self):
-    """Marks the tensor as one that others change, too. Threads share memory; processes do not, and sending it to one is an error."""
+    """Marks the tensor as shared. Threads share memory; processes do not, and sending the tensor to one is an error."""
     key = id(self)
     _shared[key] = weakref.ref(self, lambda _: _shared.pop(key, None))
     return self
 
 
 def _is_pinned(self):
-    """Whether the memory is locked for copies to a GPU: ours is not."""
+    """Whether the memory is pinned: it is not."""
     return False
 
 
@@ -408,22 +408,22 @@ def _is_same_size(self, other):
 
 
 def _is_sparse(self):
-    """Whether only some elements are stored: all are."""
+    """Whether the tensor is sparse: False."""
     return False
 
 
 def _to_dense(self, dtype=None):
-    """The tensor itself, or of another dtype: all of its elements are stored."""
+    """The tensor itself, or with another dtype: it is dense."""
     return self if dtype is None else self.to(dtype)
 
 
 def _sparse(name):
     def method(self, *args, **kwargs):
-        from . import sparse
+        from .. import sparse
 
         return getattr(sparse, "_" + name)(self, *args, **kwargs)
 
-    method.__doc__ = "The elements that are not 0, as a sparse tensor: ``cotangent.sparse``."
+    method.__doc__ = "The nonzero elements as a sparse tensor: ``cotangent.sparse``."
     return method
 
 
@@ -446,8 +446,8 @@ def _cuda(self, device=None, non_blocking=False, memory_format=None):
 
 
 def _type(self, dtype=None, non_blocking=False, memory_format=None):
-    """PyTorch's name of the type; with a dtype, a type or its name, the tensor as it."""
-    from . import _dtypes
+    """PyTorch's name of the tensor type; with a dtype, a type or its name, the tensor cast to it."""
+    from . import dtypes as _dtypes
 
     return _dtypes._type_name(self) if dtype is None else self.to(_dtypes._dtype_of(dtype))
 
@@ -456,11 +456,11 @@ _shaped = Tensor.view
 
 
 def _view(self, *shape, dtype=None, **named):
-    """The same elements in another shape, as a view; of a dtype, the same bytes as its elements, as a view outside of the graph."""
+    """The elements in another shape, as a view; with a dtype, the bytes as elements of it, as a detached view."""
     if dtype is None and shape and isinstance(shape[0], (_c.dtype, type)):
         (dtype,) = shape
     if isinstance(dtype, type):
-        # One of Python's: float, int, bool or complex.
+        # A Python type: float, int, bool or complex.
         dtype = _c._tensor(0, dtype=dtype).dtype
     return _shaped(self, *shape, **named) if dtype is None else _reinterpreted(self, dtype)
 
@@ -468,19 +468,19 @@ def _view(self, *shape, dtype=None, **named):
 def _reinterpreted(self, dtype):
     old, new = self.dtype.itemsize, dtype.itemsize
     if old != new and not self.ndim:
-        raise RuntimeError(f"view: a 0-d tensor of {self.dtype} has no elements of {dtype}")
+        raise RuntimeError(f"view: a 0-d tensor of {self.dtype} requires a dtype of the same size, got {dtype}")
     if old != new and self.shape[-1] * old % new:
-        raise RuntimeError(f"view: {self.shape[-1]} elements of {old} bytes are no elements of {new} bytes")
+        raise RuntimeError(f"view: the last dimension must be a multiple of {new} bytes, got {self.shape[-1]} elements of {old} bytes")
     return self._bytes_as(dtype)
 
 
 def _type_as(self, other):
-    """The tensor in the dtype of another one."""
+    """The tensor cast to the dtype of another one."""
     return self.to(other.dtype)
 
 
 def _element_size(self):
-    """The number of bytes of an element."""
+    """The size of an element in bytes."""
     return self.itemsize
 
 
@@ -490,22 +490,22 @@ def _new(name):
     def new(self, *args, dtype=None, device=None, **kwargs):
         return function(*args, dtype=dtype or self.dtype, device=device or self.device, **kwargs)
 
-    new.__doc__ = f"``{name}`` with the dtype and the device of this tensor, unless others are named."
+    new.__doc__ = f"``{name}`` with the dtype and device of this tensor by default."
     return new
 
 
 def _new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
-    """A tensor of these values with the dtype and the device of this one, unless others are named."""
+    """A tensor of these values, by default with the dtype and device of this one."""
     return _c._tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 
 
 def _split(self, split_size, dim=0):
-    """Parts of a size, or of several sizes, along a dimension, as views."""
+    """Splits along a dimension into parts of one size, or of given sizes, as views."""
     return _ops["split" if isinstance(split_size, int) else "split_with_sizes"](self, split_size, dim)
 
 
 def _reversed_rows(self):
-    """The parts along the first dimension, the last one first."""
+    """An iterator over the first dimension in reverse order."""
     return iter(self.flip(0)) if self.ndim else iter([self])
 
 
@@ -515,24 +515,24 @@ def _equal(self, other):
 
 
 def _fill_diagonal(self, fill_value):
-    """Puts a number on the diagonal, in place."""
+    """Fills the diagonal with a number, in place."""
     self.diagonal().fill_(fill_value)
     return self
 
 
 def _astype(self, dtype, *, copy=True):
-    """The tensor as another dtype, a copy unless it need not be one."""
+    """Casts to a dtype; ``copy=False`` avoids a copy if the dtype matches."""
     return self.to(dtype, copy=copy)
 
 
 def _repr(self):
-    from . import _text
+    from . import text as _text
 
     return _text.text(self)
 
 
 def _format(self, spec):
-    from . import _text
+    from . import text as _text
 
     return _text.formatted(self, spec)
 
@@ -542,7 +542,7 @@ _UFUNCS = {"power": "pow", "invert": "bitwise_invert", "conjugate": "conj", "lef
 
 
 def _array_ufunc(self, ufunc, method, *inputs, **kwargs):
-    """NumPy's functions of tensors are those of the same name here; arrays beside them become tensors."""
+    """NumPy's ufuncs on tensors call the functions of the same name here; arrays become tensors."""
     import cotangent
 
     function = getattr(cotangent, _UFUNCS.get(ufunc.__name__, ufunc.__name__), None)

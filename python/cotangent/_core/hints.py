@@ -1,4 +1,4 @@
-"""How PyTorch is told to run: what asks for speed or for the same result each time is taken, and changes nothing here."""
+"""PyTorch's settings for speed and determinism: accepted, without effect."""
 
 from __future__ import annotations
 
@@ -6,61 +6,61 @@ _settings = {"deterministic": False, "precision": "highest", "interop": 1, "warn
 
 
 def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):  # noqa: A001
-    """The function or module itself, also as a decorator: chains of elementwise operations are fused as they are called."""
+    """Returns the function or module itself; also a decorator. Chains of elementwise operations are fused without it."""
     return (lambda function: function) if model is None else model
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
-    """Results are the same each time in any case, whatever the number of threads."""
+    """No effect: results are always deterministic, for any number of threads."""
     _settings["deterministic"] = bool(mode)
 
 
 def are_deterministic_algorithms_enabled():
-    """What ``use_deterministic_algorithms`` was told."""
+    """The setting of ``use_deterministic_algorithms``."""
     return _settings["deterministic"]
 
 
 def set_float32_matmul_precision(precision):
-    """Allows products of float32 to be rounded more than they are: they stay of float32."""
+    """No effect: products of float32 are computed in float32."""
     if precision not in ("highest", "high", "medium"):
-        raise RuntimeError(f"set_float32_matmul_precision: {precision!r} is none of 'highest', 'high', 'medium'")
+        raise RuntimeError(f"set_float32_matmul_precision: precision must be 'highest', 'high' or 'medium', got {precision!r}")
     _settings["precision"] = precision
 
 
 def get_float32_matmul_precision():
-    """What ``set_float32_matmul_precision`` was told."""
+    """The setting of ``set_float32_matmul_precision``."""
     return _settings["precision"]
 
 
 def set_num_interop_threads(num):
-    """Operations of one thread are computed one after the other."""
+    """No effect: operations of one thread run sequentially."""
     if num < 1:
-        raise RuntimeError("set_num_interop_threads: there must be a thread")
+        raise RuntimeError(f"set_num_interop_threads: num must be positive, got {num}")
     _settings["interop"] = num
 
 
 def get_num_interop_threads():
-    """What ``set_num_interop_threads`` was told."""
+    """The setting of ``set_num_interop_threads``."""
     return _settings["interop"]
 
 
 def set_flush_denormal(mode):
-    """Whether numbers that are nearly 0 can be taken for 0: they are kept as they are."""
+    """Whether the mode is supported: denormal numbers are never flushed to 0."""
     return not mode
 
 
 def set_warn_always(b):
-    """Whether a warning is given each time: Python's ``warnings`` decide."""
+    """No effect: Python's ``warnings`` control how often a warning is shown."""
     _settings["warn_always"] = bool(b)
 
 
 def is_warn_always_enabled():
-    """What ``set_warn_always`` was told."""
+    """The setting of ``set_warn_always``."""
     return _settings["warn_always"]
 
 
 class _Named:
-    """A word of PyTorch's that is known by its name."""
+    """A named constant of PyTorch."""
 
     def __init__(self, name):
         self._name = name
@@ -70,11 +70,11 @@ class _Named:
 
 
 class memory_format(_Named):  # noqa: N801
-    """In which order elements lie. They lie in the order of their indices: what is asked for is taken, and changes nothing."""
+    """The order of elements in memory. It is accepted without effect: tensors are row-major."""
 
 
 class layout(_Named):  # noqa: N801
-    """How elements are stored: all of them, one after the other, or only some with their places."""
+    """The storage of elements: dense (strided) or sparse."""
 
 
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")

@@ -1,15 +1,15 @@
-"""Whether operations are recorded: context managers that are decorators, too."""
+"""Gradient modes: context managers that are also decorators."""
 
 from __future__ import annotations
 
 import functools
 import threading
 
-from ._cotangent import _set_grad_enabled
+from .._cotangent import _set_grad_enabled
 
 
 class _Mode:
-    """Sets the mode of this thread, and sets it back at the end."""
+    """Sets the mode of this thread, and restores it at the end."""
 
     def __init__(self, enabled: bool):
         self._enabled = enabled
@@ -31,7 +31,7 @@ class _Mode:
 
 
 class no_grad(_Mode):
-    """Operations are not recorded: ``with no_grad():``, or a decorator."""
+    """Disables the recording of operations: ``with no_grad():``, or a decorator."""
 
     def __init__(self, function=None):
         super().__init__(False)
@@ -42,7 +42,7 @@ class no_grad(_Mode):
 
 
 class enable_grad(_Mode):
-    """Operations are recorded again, inside of ``no_grad``."""
+    """Enables the recording of operations, also inside ``no_grad``."""
 
     def __init__(self, function=None):
         super().__init__(True)
@@ -56,12 +56,12 @@ _inference = threading.local()
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether this thread is inside of ``inference_mode``."""
+    """Whether this thread is inside ``inference_mode``."""
     return getattr(_inference, "depth", 0) > 0
 
 
 class inference_mode(_Mode):
-    """The same as ``no_grad``: a tensor that was made without a graph costs nothing more."""
+    """As ``no_grad``: a tensor without a graph has no overhead to avoid."""
 
     def __init__(self, mode=True):
         super().__init__(not mode)
@@ -80,7 +80,7 @@ class inference_mode(_Mode):
 
 
 class set_grad_enabled(_Mode):
-    """Sets whether operations are recorded, at once; as a context manager it sets the mode back."""
+    """Sets at once whether operations are recorded; as a context manager it restores the mode."""
 
     def __init__(self, mode: bool):
         super().__init__(mode)

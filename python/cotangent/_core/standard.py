@@ -1,6 +1,6 @@
-"""Functions of the Python array API standard that are not operations of the list as they are.
+"""Functions of the Python array API standard that differ from the operations of the list.
 
-They take PyTorch's names of parameters, too: ``dim`` for ``axis``, ``keepdim`` for ``keepdims``.
+They also take PyTorch's parameter names: ``dim`` for ``axis``, ``keepdim`` for ``keepdims``.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import builtins
 import math
 
-from . import _cotangent as _c
-from ._cotangent import Tensor
-from ._creation import _either
-from ._dtypes import _COMPLEX, _FLOATS, _HALVES, _UNSIGNED
+from .. import _cotangent as _c
+from .._cotangent import Tensor
+from .creation import _either
+from .dtypes import _COMPLEX, _FLOATS, _HALVES, _UNSIGNED
 
 _ops = _c._functions
 
@@ -41,7 +41,7 @@ def broadcast_tensors(*tensors):
 
 
 def broadcast_shapes(*shapes):
-    """The shape that these broadcast to."""
+    """The shape to which the given shapes broadcast."""
     found: list = []
     for shape in shapes:
         shape = [shape] if isinstance(shape, builtins.int) else list(shape)
@@ -56,7 +56,7 @@ def broadcast_shapes(*shapes):
 
 
 def concat(arrays, /, *, axis=0, dim=0):
-    """The tensors one after the other along a dimension; flattened first, if it is None."""
+    """Concatenates tensors along a dimension; with None they are flattened first."""
     axis = dim if dim != 0 else axis
     arrays = list(arrays)
     if axis is None:
@@ -65,13 +65,13 @@ def concat(arrays, /, *, axis=0, dim=0):
 
 
 def expand_dims(x, /, axis=0, *, dim=None):
-    """The tensor with new dimensions of size 1."""
+    """Inserts dimensions of size 1."""
     axis = axis if dim is None else dim
     if isinstance(axis, tuple):
         rank = x.ndim + len(axis)
         places = sorted(_wrapped("expand_dims", at, rank) for at in axis)
         if len(set(places)) != len(places):
-            raise ValueError(f"expand_dims: a dimension occurs twice in {axis}")
+            raise ValueError(f"expand_dims: axis must not repeat a dimension, got {axis}")
         for at in places:
             x = _ops["unsqueeze"](x, at)
         return x
@@ -85,7 +85,7 @@ def _wrapped(function, dim, rank):
 
 
 def flip(x, /, *dims_, axis=None, dims=None):
-    """The tensor with the order of some dimensions, or of all, reversed."""
+    """Reverses the order of the elements along some dimensions, or along all."""
     axis = _either("flip", "axis", axis, dims)
     if dims_:
         axis = dims_[0] if len(dims_) == 1 else dims_
@@ -95,22 +95,22 @@ def flip(x, /, *dims_, axis=None, dims=None):
 
 
 def matrix_transpose(x, /):
-    """The tensor with its last two dimensions exchanged."""
+    """Transposes the last two dimensions."""
     return x.mT
 
 
 def reshape(x, /, shape, *, copy=None):
-    """The same elements in another shape: a view, if that is possible and ``copy`` is not True."""
+    """The elements in another shape: a view if possible and ``copy`` is not True."""
     out = _ops["reshape"](x, shape)
     if copy and out.shares_memory(x):
         return out.clone()
     if copy is False and not out.shares_memory(x) and x.numel():
-        raise ValueError(f"reshape: {list(x.shape)} to {list(out.shape)} is a copy")
+        raise ValueError(f"reshape: copy=False requires a view, but {list(x.shape)} to {list(out.shape)} is a copy")
     return out
 
 
 def repeat(x, repeats, /, *, axis=None, dim=None):
-    """Every element, or every part along a dimension, so many times. The method ``repeat`` is PyTorch's, and tiles."""
+    """Repeats each element, or each slice along a dimension. The method ``repeat`` is PyTorch's, and tiles."""
     axis = _either("repeat", "axis", axis, dim)
     if isinstance(repeats, (list, tuple)):
         repeats = _c._tensor(list(repeats), dtype=_c.int64)
@@ -122,7 +122,7 @@ def repeat(x, repeats, /, *, axis=None, dim=None):
 
 
 def roll(x, /, shift=None, axis=None, *, shifts=None, dims=None):
-    """The elements, moved along dimensions; what leaves at one end comes back at the other."""
+    """Rolls the elements along dimensions."""
     shift = _either("roll", "shift", shift, shifts)
     axis = _either("roll", "axis", axis, dims)
     if isinstance(axis, (tuple, list)) and isinstance(shift, builtins.int):
@@ -131,18 +131,18 @@ def roll(x, /, shift=None, axis=None, *, shifts=None, dims=None):
 
 
 def unstack(x, /, *, axis=0, dim=None):
-    """The parts along a dimension."""
+    """The slices along a dimension."""
     return _ops["unbind"](x, axis if dim is None else dim)
 
 
 def squeeze(x, /, axis=None, *, dim=None):
-    """The tensor without some dimensions of size 1, or without all of them."""
+    """Removes dimensions of size 1, the given ones or all."""
     axis = _either("squeeze", "axis", axis, dim)
     return _ops["squeeze"](x) if axis is None else _ops["squeeze"](x, axis)
 
 
 def split(x, split_size_or_sections, dim=0, *, axis=None):
-    """Parts of a size, or of several sizes, along a dimension."""
+    """Splits along a dimension into parts of one size, or of given sizes."""
     return x.split(split_size_or_sections, dim if axis is None else axis)
 
 
@@ -150,7 +150,7 @@ def split(x, split_size_or_sections, dim=0, *, axis=None):
 
 
 def take(x, indices, /, *, axis=None, dim=None):
-    """The parts of these indices along a dimension; without one, the elements as if the tensor were flat."""
+    """The slices at these indices along a dimension; without one, the elements of the flattened tensor."""
     axis = _either("take", "axis", axis, dim)
     if axis is None:
         return x[indices] if x.ndim == 1 else _ops["take"](x, indices)
@@ -159,7 +159,7 @@ def take(x, indices, /, *, axis=None, dim=None):
 
 
 def take_along_axis(x, indices, /, *, axis=-1):
-    """The elements of these indices along a dimension."""
+    """The elements at these indices along a dimension."""
     return _ops["take_along_dim"](x, _from_end(indices, x.shape[axis]), axis)
 
 
@@ -168,12 +168,12 @@ def _from_end(indices, size):
 
 
 def bitwise_invert(x, /):
-    """The bits of each element, inverted; the opposite of a bool."""
+    """Inverts the bits of each element; logical not for bools."""
     return _ops["bitwise_not"](x)
 
 
 def clip(x, /, min=None, max=None):
-    """The elements, not below ``min`` and not above ``max``, in the dtype of the tensor."""
+    """Clamps the elements to [``min``, ``max``], in the dtype of the tensor."""
     if min is None and max is None:
         return x.clone()
     bounds = [_in_dtype(bound, x) for bound in (min, max)]
@@ -185,7 +185,7 @@ def _in_dtype(bound, x):
 
 
 def sign(x, /):
-    """-1, 0 or 1 as the element is below, at or above 0; of a complex number, the number of absolute value 1."""
+    """The sign of each element: -1, 0 or 1; for complex numbers, z / |z|."""
     if x.dtype in _COMPLEX:
         return _ops["sgn"](x)
     out = _ops["sign"](x)
@@ -193,14 +193,14 @@ def sign(x, /):
 
 
 def round(x, /, *, decimals=0):  # noqa: A001
-    """The nearest whole number, of two the even one; of a complex number, of both parts."""
+    """Rounds half to even; for complex numbers, both parts."""
     if x.dtype in _COMPLEX:
         return _ops["complex"](round(x.real, decimals=decimals), round(x.imag, decimals=decimals))
     return _ops["round"](x, decimals)
 
 
 def pow(x1, x2, /):  # noqa: A001
-    """One operand to the power of the other."""
+    """Raises one operand to the power of the other."""
     return _ops["pow"](x1, x2)
 
 
@@ -213,30 +213,30 @@ def polygamma(n, input):  # noqa: A002
 
 
 def where(condition, x1=None, x2=None, /, **named):
-    """The elements of one operand where a condition holds, and of the other elsewhere.
+    """The elements of one operand where the condition is true, and of the other elsewhere.
 
-    Of a condition alone, the indices of where it holds, one tensor for each dimension.
+    With only a condition, the indices where it is true, one tensor for each dimension.
     """
     if x1 is None and x2 is None and not named:
         return nonzero(condition)
     if isinstance(condition, Tensor) and condition.dtype is _c.uint8:
-        # What PyTorch's masks once were.
+        # PyTorch's old masks.
         condition = condition != 0
     return _ops["where"](condition, *(x for x in (x1, x2) if x is not None), **named)
 
 
 def nonzero(x, /, *, as_tuple=None):
-    """The indices of elements other than 0, one tensor for each dimension; with ``as_tuple=False``, a row for each element.
+    """The indices of nonzero elements, one tensor for each dimension; with ``as_tuple=False``, a row for each element.
 
-    The method is PyTorch's: a row for each element, unless a tuple is asked for.
+    The method is PyTorch's: by default a row for each element.
     """
     if x.ndim == 0 and as_tuple is None:
-        raise ValueError("nonzero: a 0-d tensor has no indices")
+        raise ValueError("nonzero: x must have at least 1 dimension, got a 0-d tensor")
     return x.nonzero(as_tuple=as_tuple is not False)
 
 
 def _of_complex(name, x):
-    """An operation of sets on complex numbers: on rows of their two parts, in the same order."""
+    """A set operation on complex numbers, computed on rows of their two parts."""
     rows = _ops["view_as_real"](x.reshape((-1,)))
     return _ops[name](rows, dim=0)
 
@@ -246,7 +246,7 @@ def _joined(rows):
 
 
 def unique_all(x, /):
-    """The different elements, where each is first, where each element is among them, and how often each is there."""
+    """The unique elements, the indices of their first occurrences, the inverse indices, and the counts."""
     if x.dtype not in _COMPLEX:
         return _ops["unique_all"](x)
     found = _of_complex("unique_all", x)
@@ -254,7 +254,7 @@ def unique_all(x, /):
 
 
 def unique_counts(x, /):
-    """The different elements, and how often each is there."""
+    """The unique elements and their counts."""
     if x.dtype not in _COMPLEX:
         return _ops["unique_counts"](x)
     found = _of_complex("unique_counts", x)
@@ -262,7 +262,7 @@ def unique_counts(x, /):
 
 
 def unique_inverse(x, /):
-    """The different elements, and where each element is among them."""
+    """The unique elements and the inverse indices."""
     if x.dtype not in _COMPLEX:
         return _ops["unique_inverse"](x)
     found = _of_complex("unique_inverse", x)
@@ -270,19 +270,19 @@ def unique_inverse(x, /):
 
 
 def unique_values(x, /):
-    """The different elements."""
+    """The unique elements."""
     return _joined(_of_complex("unique_values", x)) if x.dtype in _COMPLEX else _ops["unique_values"](x)
 
 
 def sort(x, /, *, axis=-1, dim=None, descending=False, stable=True):
-    """The elements in order along an axis. By ``dim``, as the method: PyTorch's, which gives the indices, too."""
+    """Sorts along an axis. With ``dim`` it is PyTorch's method, which also returns the indices."""
     if dim is not None:
         return x.sort(dim, descending, stable)
     return x.clone() if x.ndim == 0 else _ops["sort"](x, axis, descending, stable)[0]
 
 
 def searchsorted(x1, x2, /, *, side="left", sorter=None, right=False, out_int32=False):
-    """Where elements would stand in a sorted sequence."""
+    """The positions at which elements would be inserted in a sorted sequence."""
     side = "right" if right else side
     return _ops["searchsorted"](x1, x2, side=side, sorter=sorter, out_int32=out_int32)
 
@@ -297,13 +297,13 @@ def _summed(x, dtype):
 
 
 def _along(function, axis, dim):
-    """The dimensions under the name that was used for them: ``axis=()`` reduces none, and ``dim=()`` all."""
+    """The dimensions under the name that was given: ``axis=()`` reduces none, and ``dim=()`` all."""
     _either(function, "axis", axis, dim)
     return {"axis": axis} if dim is None else {"dim": dim}
 
 
 def sum(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False, dtype=None):  # noqa: A001
-    """The sum of the elements, or along dimensions. Small integers become 64-bit ones, unsigned those without a sign."""
+    """The sum of the elements, or along dimensions. Small integers are summed as int64, unsigned ones as uint64."""
     return _ops["sum"](x, **_along("sum", axis, dim), keepdim=keepdims or keepdim, dtype=_summed(x, dtype))
 
 
@@ -313,25 +313,25 @@ def prod(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False, dtype=None
 
 
 def cumulative_sum(x, /, *, axis=None, dim=None, dtype=None, include_initial=False):
-    """The sums of all elements up to each one."""
+    """The cumulative sums along a dimension."""
     return _cumulative("cumulative_sum", x, _either("cumulative_sum", "axis", axis, dim), dtype, include_initial)
 
 
 def cumulative_prod(x, /, *, axis=None, dim=None, dtype=None, include_initial=False):
-    """The products of all elements up to each one."""
+    """The cumulative products along a dimension."""
     return _cumulative("cumulative_prod", x, _either("cumulative_prod", "axis", axis, dim), dtype, include_initial)
 
 
 def _cumulative(name, x, axis, dtype, include_initial):
     if axis is None:
         if x.ndim != 1:
-            raise ValueError(f"{name}: which dimension of {list(x.shape)}? Name the axis")
+            raise ValueError(f"{name}: axis must be given unless x has 1 dimension, got shape {list(x.shape)}")
         axis = 0
     return _ops[name](x, axis, include_initial, _summed(x, dtype))
 
 
 def diff(x, /, n=1, dim=None, prepend=None, append=None, *, axis=-1):
-    """The differences of neighbours along a dimension."""
+    """The ``n``-th differences of neighbours along a dimension."""
     return _ops["diff"](x, n, axis if dim is None else dim, prepend, append)
 
 
@@ -339,13 +339,13 @@ def diff(x, /, n=1, dim=None, prepend=None, append=None, *, axis=-1):
 
 
 def tensordot(x1, x2, /, *, axes=2, dims=None):
-    """The products of two tensors, summed over some dimensions of both."""
+    """The tensor contraction over some dimensions of both."""
     axes = axes if dims is None else dims
     if isinstance(axes, builtins.int):
         return _ops["tensordot"](x1, x2, axes)
     left, right = ([a] if isinstance(a, builtins.int) else list(a) for a in axes)
     if len(left) != len(right):
-        raise ValueError(f"tensordot: {len(left)} dimensions beside {len(right)}")
+        raise ValueError(f"tensordot: axes must name equally many dimensions of both, got {len(left)} and {len(right)}")
     left = [_wrapped("tensordot", a, x1.ndim) for a in left]
     right = [_wrapped("tensordot", a, x2.ndim) for a in right]
     order1 = [a for a in range(x1.ndim) if a not in left] + left
@@ -354,7 +354,7 @@ def tensordot(x1, x2, /, *, axes=2, dims=None):
 
 
 def vecdot(x1, x2, /, *, axis=-1, dim=None):
-    """The products of vectors along a dimension; the first is conjugated."""
+    """The dot products of vectors along a dimension; the first is conjugated."""
     axis = axis if dim is None else dim
     dtype = _c.promote_types(x1.dtype, x2.dtype)
     if dtype not in _FLOATS + _HALVES + _COMPLEX:
@@ -363,12 +363,12 @@ def vecdot(x1, x2, /, *, axis=-1, dim=None):
 
 
 def detach(input):  # noqa: A002
-    """The same values outside of the graph, as a view."""
+    """The same values, detached from the graph, as a view."""
     return input.detach()
 
 
 def is_nonzero(input):  # noqa: A002
-    """Whether the element of a tensor that has one is not 0."""
+    """Whether the element of a tensor with one element is not 0."""
     return builtins.bool(input)
 
 
@@ -378,7 +378,7 @@ def is_same_size(input, other):  # noqa: A002
 
 
 def is_tensor(obj):
-    """Whether this is a tensor."""
+    """Whether the object is a tensor."""
     return isinstance(obj, Tensor)
 
 

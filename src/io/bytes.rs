@@ -1,4 +1,4 @@
-//! Elements as bytes, for files. All dtypes are stored as they lie in memory, least significant byte first.
+//! Elements as bytes, for files. All dtypes are stored as in memory, little-endian.
 
 use crate::backend::View;
 use crate::error::bail;
@@ -9,9 +9,9 @@ use memmap2::Mmap;
 use std::sync::Arc;
 
 #[cfg(target_endian = "big")]
-compile_error!("files hold numbers with the least significant byte first, as this CPU does not");
+compile_error!("big-endian targets are not supported: files hold little-endian numbers");
 
-/// The bytes of elements that lie in row-major order without gaps.
+/// The bytes of contiguous elements.
 pub(crate) fn as_bytes(view: View<'_>) -> Option<&[u8]> {
     if !view.layout.is_contiguous() {
         return None;
@@ -28,7 +28,7 @@ pub(crate) fn as_bytes(view: View<'_>) -> Option<&[u8]> {
 /// A tensor whose bytes `fill` writes.
 ///
 /// # Errors
-/// What `fill` fails with; also if a byte of a bool is neither 0 nor 1.
+/// Those of `fill`; also if a byte of a bool is neither 0 nor 1.
 pub(crate) fn from_bytes(
     op: &'static str,
     shape: Shape,
@@ -47,13 +47,13 @@ pub(crate) fn from_bytes(
     Ok(Tensor::from_parts(storage, Layout::contiguous(shape), dtype))
 }
 
-/// A tensor that reads its elements from a mapped file, from byte `at` on; `None` where they do not lie aligned.
+/// A tensor that reads its elements from a mapped file, from byte `at` on; `None` if they are not aligned.
 ///
 /// # Errors
 /// If the file is too short, or a byte of a bool is neither 0 nor 1.
 ///
 /// # Safety
-/// Nobody changes or truncates the file as long as the tensor, or one that shares its bytes, lives.
+/// The file must not be changed or truncated as long as the tensor, or one that shares its memory, lives.
 pub(crate) unsafe fn from_mapping(
     op: &'static str,
     map: &Arc<Mmap>,
@@ -63,14 +63,14 @@ pub(crate) unsafe fn from_mapping(
 ) -> Result<Option<Tensor>> {
     let bytes = checked_bytes(op, &shape, dtype.size())?;
     let Some(part) = at.checked_add(bytes).and_then(|end| map.get(at..end)) else {
-        bail!(Format, op, "{bytes} bytes from byte {at} on are not in a file of {} bytes", map.len());
+        bail!(Format, op, "{bytes} bytes at offset {at} are out of range for a file of {} bytes", map.len());
     };
     check_bools(op, dtype, part)?;
     if part.as_ptr().addr() % dtype.size() != 0 {
         return Ok(None);
     }
     // SAFETY: the mapping is the owner, so the bytes stay mapped; they are initialised, and the caller promises that
-    // nobody changes them. They are aligned for the elements, and bools were checked.
+    // they are not changed. They are aligned for the elements, and bools were checked.
     let storage = unsafe { Storage::foreign(map.clone(), part.as_ptr(), bytes, crate::Device::Cpu) };
     Ok(Some(Tensor::from_parts(storage, Layout::contiguous(shape), dtype)))
 }
@@ -80,7 +80,7 @@ fn check_bools(op: &'static str, dtype: DType, bytes: &[u8]) -> Result<()> {
         return Ok(());
     }
     match bytes.iter().find(|byte| **byte > 1) {
-        Some(byte) => bail!(Format, op, "a bool is 0 or 1, not {byte}"),
+        Some(byte) => bail!(Format, op, "a bool must be 0 or 1, got {byte}"),
         None => Ok(()),
     }
 }

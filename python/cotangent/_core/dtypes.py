@@ -1,11 +1,11 @@
-"""Dtypes: their limits, kinds and promotion, PyTorch's old names of tensors by dtype, and what the namespace has."""
+"""Dtypes: limits, kinds and promotion, PyTorch's legacy tensor types, and the inspection of the namespace."""
 
 from __future__ import annotations
 
 import builtins
 
-from . import _cotangent as _c
-from ._cotangent import Tensor
+from .. import _cotangent as _c
+from .._cotangent import Tensor
 
 _ops = _c._functions
 
@@ -17,14 +17,14 @@ _UNSIGNED = (_c.uint8, _c.uint16, _c.uint32, _c.uint64)
 
 
 def astype(x, dtype, /, *, copy=True, device=None):
-    """The tensor as another dtype: a copy, unless it need not be one."""
+    """Casts a tensor to a dtype; ``copy=False`` avoids a copy if the dtype matches."""
     return x.to(dtype=dtype, device=device, copy=copy)
 
 
 def result_type(*arrays_and_dtypes):
-    """The dtype of results of operands such as these: tensors, dtypes and numbers."""
+    """The dtype to which tensors, dtypes and numbers promote."""
     if not arrays_and_dtypes:
-        raise ValueError("result_type: there are no operands")
+        raise ValueError("result_type: expected at least one operand, got none")
     dtypes, numbers = [], []
     for x in arrays_and_dtypes:
         if isinstance(x, (builtins.bool, builtins.int, builtins.float, complex)):
@@ -42,7 +42,7 @@ def result_type(*arrays_and_dtypes):
 
 
 def can_cast(from_, to, /):
-    """Whether a dtype, or that of a tensor, can become another one by the rules of promotion."""
+    """Whether a dtype, or that of a tensor, can be cast to another one by the promotion rules."""
     from_ = from_.dtype if isinstance(from_, Tensor) else from_
     if _kind(from_) != _kind(to) and not (_kind(from_) == "float" and _kind(to) == "complex"):
         return False
@@ -59,7 +59,7 @@ def _kind(dtype):
 
 
 def isdtype(dtype, kind):
-    """Whether a dtype is another one, of a kind, or of one of several kinds."""
+    """Whether a dtype equals another one, or is of a kind, or of one of several kinds."""
     if isinstance(kind, tuple):
         return builtins.any(isdtype(dtype, one) for one in kind)
     if isinstance(kind, _c.dtype):
@@ -74,12 +74,12 @@ def isdtype(dtype, kind):
         "numeric": _SIGNED + _UNSIGNED + _FLOATS + _HALVES + _COMPLEX,
     }
     if kind not in kinds:
-        raise ValueError(f"isdtype: there is no kind {kind!r}: there are {', '.join(kinds)}")
+        raise ValueError(f"isdtype: kind must be one of {', '.join(kinds)}, got {kind!r}")
     return dtype in kinds[kind]
 
 
 class finfo:
-    """The limits of a dtype of floating point."""
+    """The limits of a floating-point dtype."""
 
     def __init__(self, type):
         dtype = type.dtype if isinstance(type, Tensor) else type
@@ -91,7 +91,7 @@ class finfo:
             _c.float64: (64, 2.0**-52, (2 - 2.0**-52) * 2.0**1023, 2.0**-1022),
         }
         if dtype not in figures:
-            raise TypeError(f"finfo: {dtype!r} is no dtype of floating point")
+            raise TypeError(f"finfo: type must be a floating-point dtype, got {dtype!r}")
         self.bits, self.eps, self.max, self.smallest_normal = figures[dtype]
         self.min, self.tiny, self.dtype = -self.max, self.smallest_normal, dtype
 
@@ -100,12 +100,12 @@ class finfo:
 
 
 class iinfo:
-    """The limits of a dtype of integers."""
+    """The limits of an integer dtype."""
 
     def __init__(self, type):
         dtype = type.dtype if isinstance(type, Tensor) else type
         if dtype not in _SIGNED + _UNSIGNED:
-            raise TypeError(f"iinfo: {dtype!r} is no dtype of integers")
+            raise TypeError(f"iinfo: type must be an integer dtype, got {dtype!r}")
         self.bits, self.dtype = 8 * dtype.itemsize, dtype
         sign = builtins.int(dtype in _SIGNED)
         self.min, self.max = -sign * 2 ** (self.bits - 1), 2 ** (self.bits - sign) - 1
@@ -115,7 +115,7 @@ class iinfo:
 
 
 class _Info:
-    """What this namespace has: see the standard's ``__array_namespace_info__``."""
+    """The inspection of this namespace: see the standard's ``__array_namespace_info__``."""
 
     def capabilities(self):
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
@@ -140,7 +140,7 @@ class _Info:
 
 
 def __array_namespace_info__():
-    """What this namespace has."""
+    """The inspection of this namespace."""
     return _Info()
 
 
@@ -149,12 +149,12 @@ def _default_complex():
 
 
 def set_default_tensor_type(t):
-    """Sets the default dtype of floats to that of a type of tensors, such as ``DoubleTensor``, or of its name."""
+    """Sets the default dtype of floats to that of a tensor type such as ``DoubleTensor``, or of its name."""
     _c.set_default_dtype(_dtype_of(t))
 
 
 def is_floating_point(input):  # noqa: A002
-    """Whether the elements are real numbers of floating point."""
+    """Whether the elements are real floating-point numbers."""
     return input.is_floating_point()
 
 
@@ -169,7 +169,7 @@ def is_signed(input):  # noqa: A002
 
 
 class _Kind(type):
-    """A type of tensors of one dtype: it makes them, and they are its instances."""
+    """A legacy tensor type of one dtype: it creates tensors, and ``isinstance`` checks the dtype."""
 
     dtype: _c.dtype
 
@@ -188,13 +188,13 @@ _NAMES = {
 
 
 def _type_name(x):
-    """PyTorch's name of a type of tensors: ``cotangent.FloatTensor``."""
+    """PyTorch's name of a tensor type: ``cotangent.FloatTensor``."""
     where = "cotangent." if x.device.type == "cpu" else f"cotangent.{x.device.type}."
     return f"{where}{_NAMES.get(x.dtype, x.dtype.name.upper())}Tensor"
 
 
 def _dtype_of(kind):
-    """The dtype that a dtype, a type of tensors, or the name of one stands for."""
+    """The dtype of a dtype, a tensor type, or the name of a tensor type."""
     if isinstance(kind, _Kind):
         return kind.dtype
     if isinstance(kind, builtins.str) and kind.endswith("Tensor"):
@@ -202,7 +202,7 @@ def _dtype_of(kind):
         for dtype, own in _NAMES.items():
             if own == name:
                 return dtype
-        raise ValueError(f"type: there is no type of tensors {kind!r}")
+        raise ValueError(f"type: unknown type of tensors {kind!r}")
     return kind
 
 

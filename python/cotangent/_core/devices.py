@@ -1,17 +1,17 @@
-"""Where tensors are made unless a device is named: ``with device(..):``, ``set_default_device``."""
+"""The default device: ``with device(..):``, ``set_default_device``."""
 
 from __future__ import annotations
 
 import threading
 
-from . import _cotangent as _c
+from .. import _cotangent as _c
 
-# What the blocks that a thread is inside of will set back, the innermost last.
+# The default devices to restore at the end of the thread's open blocks, the innermost last.
 _before = threading.local()
 
 
 def _enter(self):
-    """Tensors that are made inside of ``with device(..):`` are on this device, unless another is named."""
+    """Makes this device the default inside ``with device(..):``."""
     if not hasattr(_before, "all"):
         _before.all = []
     _before.all.append(_c._set_default_device(self))
@@ -23,12 +23,12 @@ def _exit(self, *exception):
 
 
 def set_default_device(device):
-    """Lets tensors of this thread be made on a device unless another is named; None is the CPU again."""
+    """Sets the default device of this thread; None resets it to the CPU."""
     _c._set_default_device(device)
 
 
 def get_default_device():
-    """Where tensors of this thread are made unless a device is named."""
+    """The default device of this thread."""
     chosen = _c._default_device()
     return _c.device("cpu") if chosen is None else chosen
 
