@@ -97,11 +97,11 @@ _INSTEAD = {
 _MODULES = ("accelerator", "amp", "array_api", "backends", "compiler", "distributed", "distributions", "jit", "multiprocessing",
             "nn", "optim", "signal", "sparse", "testing", "types", "utils")
 # Names whose modules are imported on first access.
-_ELSEWHERE = {"sparse_coo_tensor": "sparse", "sparse_csr_tensor": "sparse", "spmm": "sparse", "autocast": "amp", "GradScaler": "amp", "is_autocast_enabled": "amp", "set_printoptions": "_text"} | dict.fromkeys(
+_ELSEWHERE = {"sparse_coo_tensor": "sparse", "sparse_csr_tensor": "sparse", "spmm": "sparse", "autocast": "amp", "GradScaler": "amp", "is_autocast_enabled": "amp", "set_printoptions": "_core.text"} | dict.fromkeys(
     ("compile", "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
      "get_float32_matmul_precision", "set_num_interop_threads", "get_num_interop_threads", "set_flush_denormal",
      "set_warn_always", "is_warn_always_enabled", "channels_last", "channels_last_3d", "contiguous_format", "preserve_format",
-     "memory_format", "strided", "sparse_coo", "sparse_csr", "layout"), "_hints")
+     "memory_format", "strided", "sparse_coo", "sparse_csr", "layout"), "_core.hints")
 
 
 def __getattr__(name: str):

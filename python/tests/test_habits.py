@@ -60,7 +60,7 @@ def test_gradients_of_named_inputs():
     held = w.grad
     y.backward(inputs=[w])
     assert held is w.grad and held.tolist() == [2, 2] and u.grad is None
-    with pytest.raises(NotImplementedError, match="name the inputs"):
+    with pytest.raises(NotImplementedError, match="create_graph requires inputs"):
         (w * 2).sum().backward(create_graph=True)
     x = ct.tensor([2.0], requires_grad=True)
     (x**3).sum().backward(inputs=x, create_graph=True)
@@ -280,7 +280,7 @@ def test_bytes_as_elements_of_another_dtype():
     x = ct.tensor([1.0, 2.0])
     assert x.view(ct.int32).tolist() == np.array([1, 2], "float32").view("int32").tolist()
     assert ct.ones(2, 4).view(ct.float64).shape == (2, 2) and x.view(dtype=ct.uint8).shape == (8,)
-    with pytest.raises(RuntimeError, match="3 elements of 4 bytes are no elements of 8 bytes"):
+    with pytest.raises(RuntimeError, match="must be a multiple of 8 bytes, got 3 elements of 4 bytes"):
         ct.ones(3).view(ct.float64)
     with pytest.raises(RuntimeError, match="0-d"):
         ct.tensor(1.0).view(ct.float64)
@@ -326,7 +326,7 @@ def test_hooks_after_a_gradient_has_been_added():
     assert seen == []
     (w * u).sum().backward()
     assert seen == [True]
-    with pytest.raises(RuntimeError, match="no leaf"):
+    with pytest.raises(RuntimeError, match="must be a leaf"):
         (w * 2).register_post_accumulate_grad_hook(print)
 
 

@@ -3,7 +3,7 @@
     python tools/stubs.py            # writes cotangent/*.pyi
     python tools/stubs.py --check    # says whether the files are what it would write
 
-What is written by hand, the functions of `_standard` and the other modules, is read from their signatures.
+What is written by hand, the functions of `_core.standard` and the other modules, is read from their signatures.
 """
 
 from __future__ import annotations
@@ -326,7 +326,8 @@ HIDDEN = "# Written by tools/stubs.py: not to be edited.\nfrom typing import Any
 def main():
     files = {"__init__.pyi": package()} | {stub_modules.path(name): submodule(name) for name in SUBMODULES.split()}
     files |= {f"{name}.pyi": HIDDEN for name in
-              "_cotangent _creation _devices _dtypes _forms _hints _hooks _methods _modes _pickled _samplers _size _standard _text _aliases _pytree utils/_pytree "
+              "_cotangent _core/aliases _core/creation _core/devices _core/dtypes _core/forms _core/hints _core/hooks _core/methods _core/modes "
+              "_core/pickled _core/pytree _core/samplers _core/size _core/standard _core/text utils/_pytree "
               "autograd/forward_ad compiler distributed jit multiprocessing nn/common_types sparse types utils/benchmark utils/model_zoo".split()}
     files |= {stub_modules.path(name): ALIASES + text for name, text in OTHER_NAMES.items()}
     files |= stub_modules.files(sys.modules[__name__])
