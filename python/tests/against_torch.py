@@ -2,7 +2,7 @@
 
     python python/tests/against_torch.py            # values, gradients, views, exchange, other libraries
     python python/tests/against_torch.py --habits   # writes PyTorch's answers to the programs of habits/
-    python python/tests/against_torch.py --speed    # the overhead of calls, beside PyTorch's (a release build)
+    python python/tests/against_torch.py --speed    # the overhead of calls, and PyTorch's (a release build)
 
 Needs PyTorch and the package; einops, SciPy and scikit-learn are tried where they are installed.
 """

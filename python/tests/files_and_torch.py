@@ -1,4 +1,4 @@
-"""Files exchanged with a real PyTorch, and its DataLoader beside ours, by one command:
+"""Files exchanged with a real PyTorch, and its DataLoader and ours, by one command:
 
     python python/tests/files_and_torch.py
 

@@ -1,4 +1,4 @@
-"""Layers, optimisers and state dictionaries beside those of a real PyTorch: a part of against_torch.py."""
+"""Layers, optimisers and state dictionaries compared with those of a real PyTorch: a part of against_torch.py."""
 
 from __future__ import annotations
 

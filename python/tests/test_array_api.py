@@ -1,4 +1,4 @@
-"""The Python array API standard, beside array-api-strict: names, signatures, dtypes, shapes and values."""
+"""The Python array API standard, compared with array-api-strict: names, signatures, dtypes, shapes and values."""
 
 import inspect
 import itertools

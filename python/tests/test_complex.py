@@ -1,4 +1,4 @@
-"""Functions of complex numbers where a part is zero, tiny, huge, infinite or NaN, beside NumPy's, which are C's."""
+"""Functions of complex numbers where a part is zero, tiny, huge, infinite or NaN, compared with NumPy's, which are C's."""
 
 import math
 

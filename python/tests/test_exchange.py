@@ -1,4 +1,4 @@
-"""Memory shared with NumPy and others: nobody's values change behind their back."""
+"""Memory shared with NumPy and others: no values change unexpectedly."""
 
 import ctypes
 import gc

@@ -287,7 +287,7 @@ def test_an_optimiser_of_ones_own_says_what_a_step_is():
 
     w = ct.nn.Parameter(ct.ones(2))
     optimizer = Nothing([w])
-    with pytest.raises(NotImplementedError, match="Nothing does not say what a step is"):
+    with pytest.raises(NotImplementedError, match="Nothing must define step"):
         optimizer.step()
     optimizer.state[w]["seen"] = ct.ones(1)
     again = Nothing([w])

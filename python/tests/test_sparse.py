@@ -105,11 +105,11 @@ def test_what_cannot_be_is_refused_in_words():
                  lambda: a.sin(), lambda: a @ a, lambda: a * a, lambda: a / dense):
         with pytest.raises((NotImplementedError, TypeError), match="dense|sparse|number"):
             call()
-    with pytest.raises(RuntimeError, match=r"shapes must fit, got \[4, 3\] and \[2, 2\]"):
+    with pytest.raises(RuntimeError, match=r"cannot multiply \[4, 3\] by \[2, 2\]"):
         a @ ct.ones(2, 2, dtype=ct.float64)
-    with pytest.raises(RuntimeError, match="operands must have one dtype"):
+    with pytest.raises(RuntimeError, match="operands must have the same dtype"):
         a @ ct.ones(3, 2)
-    with pytest.raises(RuntimeError, match="must be of one shape"):
+    with pytest.raises(RuntimeError, match="must have the same shape"):
         a + a.t()
     with pytest.raises(RuntimeError, match="indices must be from 0 to 2, got 0 to 5"):
         ct.sparse_coo_tensor([[0, 5]], [1.0, 2.0], (3,))
@@ -117,7 +117,7 @@ def test_what_cannot_be_is_refused_in_words():
         ct.sparse_coo_tensor([[0, 1]], [1.0], (3,))
     with pytest.raises(RuntimeError, match="indices must be integers"):
         ct.sparse_coo_tensor([[0.5, 1]], [1.0, 1.0], (3,))
-    with pytest.raises(RuntimeError, match="crow_indices must grow from 0 to 2"):
+    with pytest.raises(RuntimeError, match="crow_indices must increase from 0 to 2"):
         ct.sparse_csr_tensor([0, 2, 1], [0, 1], [1.0, 1.0], (2, 2))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         a.nothing

@@ -92,9 +92,9 @@ def test_reading_is_numpys():
     for key in itertools.product(INDICES, repeat=2):
         if sum(k is ... for k in key) > 1:
             continue
-        beside = any(isinstance(k, int) for k in key) and any(isinstance(k, (list, np.ndarray)) for k in key)
-        if beside:
-            continue  # An integer beside an array is a view here, as in PyTorch.
+        mixed = any(isinstance(k, int) for k in key) and any(isinstance(k, (list, np.ndarray)) for k in key)
+        if mixed:
+            continue  # An integer with an array is a view here, as in PyTorch.
         same(x[key], a[key])
     mask = a % 3 == 0
     same(x[ct.asarray(mask)], a[mask])

@@ -1,4 +1,4 @@
-"""Random variables: what they draw, and how probable a value is. PyTorch's ``torch.distributions``.
+"""Probability distributions, as in ``torch.distributions``: samples, log-probabilities and divergences.
 
     >>> import cotangent as ct
     >>> from cotangent.distributions import Categorical, Normal, kl_divergence
@@ -8,7 +8,7 @@
     >>> kl_divergence(Normal(0.0, 1.0), Normal(0.0, 1.0))
     tensor(0.)
 
-``rsample`` draws so that gradients reach the parameters; ``sample`` is outside of the graph.
+``rsample`` draws samples through which gradients reach the parameters. ``sample`` is outside of the graph.
 """
 
 from __future__ import annotations
@@ -35,4 +35,4 @@ from .kl import kl_divergence, register_kl  # noqa: F401
 
 def __getattr__(name: str):
     own = sorted(key for key, value in globals().items() if isinstance(value, type))
-    raise AttributeError(f"module 'cotangent.distributions' has no attribute {name!r}: there are {', '.join(own)}")
+    raise AttributeError(f"module 'cotangent.distributions' has no attribute {name!r}, only {', '.join(own)}")

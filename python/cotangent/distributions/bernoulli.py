@@ -1,3 +1,3 @@
-"""``Bernoulli``, by the name of PyTorch's file."""
+"""``Bernoulli`` under PyTorch's module path."""
 
 from .discrete import Bernoulli  # noqa: F401

@@ -1,3 +1,3 @@
-"""``Beta``, by the name of PyTorch's file."""
+"""``Beta`` under PyTorch's module path."""
 
 from .continuous import Beta  # noqa: F401

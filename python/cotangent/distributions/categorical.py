@@ -1,3 +1,3 @@
-"""``Categorical``, by the name of PyTorch's file."""
+"""``Categorical`` under PyTorch's module path."""
 
 from .discrete import Categorical  # noqa: F401

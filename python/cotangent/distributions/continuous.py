@@ -1,4 +1,4 @@
-"""Distributions of real numbers."""
+"""Continuous distributions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ops = _c._functions
 
 
 def _unit(shape, like):
-    """Uniform numbers above 0 and below 1."""
+    """Draws uniform numbers above 0 and below 1."""
     drawn = _ops["rand"](shape, dtype=like.dtype, device=like.device)
     tiny = 2.0**-53 if like.dtype == _c.float64 else 2.0**-24
     return _ops["clamp"](drawn, tiny, 1 - tiny)
@@ -39,7 +39,7 @@ class _LocationScale(Distribution):
         return self.loc
 
     def _draw(self, shape):
-        """Values of the variable at 0 with scale 1."""
+        """Draws samples with location 0 and scale 1."""
         raise NotImplementedError
 
     def rsample(self, sample_shape=()):
@@ -75,7 +75,7 @@ class Normal(_LocationScale):
 
 
 class LogNormal(Normal):
-    """The exponential of a normal variable."""
+    """The log-normal distribution: the exponential of a normal variable."""
 
     @property
     def mean(self):
@@ -116,7 +116,7 @@ class LogNormal(Normal):
 
 
 class HalfNormal(Distribution):
-    """The absolute value of a normal variable at 0."""
+    """The half-normal distribution: the absolute value of a normal variable with mean 0."""
 
     has_rsample = True
     arg_constraints = {"scale": POSITIVE}
@@ -128,6 +128,10 @@ class HalfNormal(Distribution):
     @property
     def mean(self):
         return self.scale * math.sqrt(2 / math.pi)
+
+    @property
+    def mode(self):
+        return _ops["zeros_like"](self.scale)
 
     @property
     def variance(self):
@@ -147,7 +151,7 @@ class HalfNormal(Distribution):
 
 
 class Laplace(_LocationScale):
-    """The distribution whose density falls exponentially to both sides."""
+    """The Laplace distribution, whose density falls exponentially on both sides of the mean."""
 
     @property
     def variance(self):
@@ -169,7 +173,7 @@ class Laplace(_LocationScale):
 
 
 class Cauchy(_LocationScale):
-    """The distribution of the quotient of two normal variables; it has no mean."""
+    """The Cauchy distribution: the ratio of two normal variables. It has no mean."""
 
     @property
     def mean(self):
@@ -191,7 +195,7 @@ class Cauchy(_LocationScale):
 
 
 class Gumbel(_LocationScale):
-    """The distribution of the largest of many values."""
+    """The Gumbel distribution: the limit of the maximum of many samples."""
 
     @property
     def mean(self):
@@ -213,7 +217,7 @@ class Gumbel(_LocationScale):
 
 
 class Uniform(Distribution):
-    """All values from ``low`` up to ``high``, each as probable as the others."""
+    """The uniform distribution on ``[low, high)``."""
 
     has_rsample = True
     arg_constraints = {"low": REAL, "high": REAL}
@@ -222,7 +226,7 @@ class Uniform(Distribution):
         self.low, self.high = tensors(low, high)
         super().__init__(self.low.shape, (), validate_args)
         if validate_args is not False and not bool((self.low < self.high).all()):
-            raise ValueError("Uniform: low should be below high")
+            raise ValueError(f"Uniform: low must be below high, got {self.low} and {self.high}")
 
     @property
     def mean(self):
@@ -252,7 +256,7 @@ class Uniform(Distribution):
 
 
 class Exponential(Distribution):
-    """The time until something happens that happens at a rate."""
+    """The exponential distribution with a rate."""
 
     has_rsample = True
     arg_constraints = {"rate": POSITIVE}
@@ -286,9 +290,9 @@ class Exponential(Distribution):
 
 
 def _gamma(concentration, shape):
-    """Draws of the gamma distribution with scale 1, by Marsaglia and Tsang's method of rejection."""
+    """Draws samples of the gamma distribution with rate 1, by the rejection method of Marsaglia and Tsang."""
     a = concentration.detach().expand(shape).clone()
-    # Below 1 one draws for the next shape, and takes a power.
+    # A concentration below 1 is sampled at concentration + 1, and scaled by a power of a uniform number.
     small = a < 1
     d = _ops["where"](small, a + 1, a) - 1 / 3
     c = 1 / (9 * d).sqrt()
@@ -303,7 +307,7 @@ def _gamma(concentration, shape):
 
 
 class Gamma(Distribution):
-    """The sum of waiting times: ``concentration`` of them, at a rate."""
+    """The gamma distribution with a concentration (shape) and a rate."""
 
     arg_constraints = {"concentration": POSITIVE, "rate": POSITIVE}
 
@@ -332,7 +336,7 @@ class Gamma(Distribution):
 
 
 class Beta(Distribution):
-    """A probability, after so many of one kind and of the other were seen."""
+    """The beta distribution on ``[0, 1]``."""
 
     arg_constraints = {"concentration1": POSITIVE, "concentration0": POSITIVE}
 
@@ -368,14 +372,14 @@ class Beta(Distribution):
 
 
 class Dirichlet(Distribution):
-    """Probabilities that sum up to 1, after so many of each kind were seen."""
+    """The Dirichlet distribution: vectors of probabilities that sum to 1."""
 
     arg_constraints = {"concentration": POSITIVE}
 
     def __init__(self, concentration, validate_args=None):
         self.concentration = concentration
         if concentration.ndim < 1:
-            raise ValueError("Dirichlet: concentration should have a dimension")
+            raise ValueError("Dirichlet: concentration must have a dimension, got a 0-d tensor")
         super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args)
 
     @property
@@ -402,7 +406,7 @@ class Dirichlet(Distribution):
 
 
 class StudentT(Distribution):
-    """The mean of few normal values over its own error, with ``df`` degrees of freedom."""
+    """Student's t-distribution with ``df`` degrees of freedom."""
 
     arg_constraints = {"df": POSITIVE, "loc": REAL, "scale": POSITIVE}
 
@@ -440,14 +444,14 @@ class StudentT(Distribution):
 
 
 class MultivariateNormal(Distribution):
-    """Several normal variables that depend on each other: by their covariance, its inverse, or its Cholesky factor."""
+    """The multivariate normal distribution, given by its covariance, the inverse (precision), or the Cholesky factor."""
 
     has_rsample = True
     arg_constraints = {"loc": REAL}
 
     def __init__(self, loc, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
         if (covariance_matrix is not None) + (precision_matrix is not None) + (scale_tril is not None) != 1:
-            raise ValueError("MultivariateNormal: one of covariance_matrix, precision_matrix and scale_tril says how wide it is")
+            raise ValueError("MultivariateNormal: exactly one of covariance_matrix, precision_matrix and scale_tril must be given")
         if covariance_matrix is not None:
             scale_tril = _ops["linalg_cholesky"](covariance_matrix)
         elif precision_matrix is not None:

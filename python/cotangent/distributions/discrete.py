@@ -1,4 +1,4 @@
-"""Distributions of whole numbers and of kinds."""
+"""Discrete distributions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _ops = _c._functions
 
 def _one_of(name, probs, logits):
     if (probs is None) == (logits is None):
-        raise ValueError(f"{name}: either probs or logits says how probable the values are")
+        raise ValueError(f"{name}: either probs or logits must be given, got {'neither' if probs is None else 'both'}")
 
 
 class _Binary(Distribution):
-    """Distributions of things that happen or not: by their probability, or by the logarithm of its odds."""
+    """Base class of distributions with the probability of a success, given by ``probs`` or by ``logits``, the log-odds."""
 
     arg_constraints = {"_probs": UNIT, "_logits": REAL}
 
@@ -30,12 +30,12 @@ class _Binary(Distribution):
 
     @property
     def probs(self):
-        """The probability."""
+        """The probability of a success."""
         return probabilities(self._logits, True) if self._probs is None else self._probs
 
     @property
     def logits(self):
-        """The logarithm of the odds."""
+        """The log-odds of a success."""
         return log_odds(self._probs, True) if self._logits is None else self._logits
 
     def __repr__(self):
@@ -44,7 +44,7 @@ class _Binary(Distribution):
 
 
 class Bernoulli(_Binary):
-    """1 with a probability, and 0 otherwise."""
+    """The Bernoulli distribution: 1 with probability ``probs``, and 0 otherwise."""
 
     def __init__(self, probs=None, logits=None, validate_args=None):
         given, _ = self._take(probs, logits)
@@ -76,7 +76,7 @@ class Bernoulli(_Binary):
 
 
 class Geometric(_Binary):
-    """How often something does not happen before it does."""
+    """The geometric distribution: the number of failures before the first success."""
 
     def __init__(self, probs=None, logits=None, validate_args=None):
         given, _ = self._take(probs, logits)
@@ -106,7 +106,7 @@ class Geometric(_Binary):
 
 
 class Binomial(_Binary):
-    """How often something happens in ``total_count`` trials."""
+    """The binomial distribution: the number of successes in ``total_count`` trials."""
 
     def __init__(self, total_count=1, probs=None, logits=None, validate_args=None):
         given, (self.total_count,) = self._take(probs, logits, total_count)
@@ -132,20 +132,20 @@ class Binomial(_Binary):
     def log_prob(self, value):
         n, logits = self.total_count, self.logits
         ways = (n + 1).lgamma() - (value + 1).lgamma() - (n - value + 1).lgamma()
-        # `n log(1 + e^l)` without large numbers.
+        # `n log(1 + e^l)` without overflow.
         return ways + value * logits - n * (_ops["clamp"](logits, min=0.0) + (-logits.abs()).exp().log1p())
 
     def entropy(self):
         most = int(self.total_count.max().item())
         if bool((self.total_count != most).any()):
-            raise NotImplementedError("Binomial: entropy is known where all variables have as many trials")
+            raise NotImplementedError(f"Binomial: entropy: total_count must be the same everywhere, got {self.total_count}")
         counts = _ops["arange"](0, most + 1, dtype=self.probs.dtype, device=self.probs.device)
         found = self.log_prob(counts.reshape(-1, *[1] * len(self._batch_shape)))
         return -(found.exp() * found).sum(0)
 
 
 class Poisson(Distribution):
-    """How often something happens that happens at a rate."""
+    """The Poisson distribution: the number of events at a rate."""
 
     arg_constraints = {"rate": NOT_NEGATIVE}
 
@@ -175,7 +175,7 @@ class Poisson(Distribution):
 
 
 class Categorical(Distribution):
-    """One of several kinds, by their probabilities, or by logarithms of these up to a constant, along the last dimension."""
+    """The categorical distribution of indices: ``probs`` or ``logits``, along the last dimension, need not be normalised."""
 
     arg_constraints = {"probs": NOT_NEGATIVE, "logits": REAL}
 
@@ -183,7 +183,7 @@ class Categorical(Distribution):
         _one_of("Categorical", probs, logits)
         given = probs if logits is None else logits
         if given.ndim < 1:
-            raise ValueError("Categorical: there should be a dimension of kinds")
+            raise ValueError("Categorical: probs or logits must have a dimension, got a 0-d tensor")
         self._by_logits = logits is not None
         if logits is None:
             self.probs = probs / probs.sum(-1, keepdim=True)
@@ -193,7 +193,7 @@ class Categorical(Distribution):
         super().__init__(given.shape[:-1], (), validate_args)
 
     def __getattr__(self, name):
-        # The other form is computed when it is asked for.
+        # The other form is computed at its first use.
         if name == "logits" and "probs" in self.__dict__:
             self.__dict__["logits"] = log_odds(self.probs, False)
         elif name == "probs" and "logits" in self.__dict__:
@@ -243,7 +243,7 @@ class Categorical(Distribution):
 
 
 class OneHotCategorical(Distribution):
-    """One of several kinds, as a vector with a 1 in its place."""
+    """The categorical distribution of one-hot vectors."""
 
     def __init__(self, probs=None, logits=None, validate_args=None):
         self._categorical = Categorical(probs, logits, validate_args)

@@ -1,4 +1,4 @@
-"""What all distributions have in common."""
+"""The base class of distributions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ops = _c._functions
 
 
 def tensors(*values):
-    """Parameters as tensors of one shape. Numbers take the dtype of the tensors beside them."""
+    """Converts parameters to tensors of one shape. Numbers get the dtype of the tensors."""
     given = [x for x in values if isinstance(x, Tensor)]
     dtype, device = (given[0].dtype, given[0].device) if given else (_c.get_default_dtype(), None)
     made = [x if isinstance(x, Tensor) else _c._tensor(float(x), dtype=dtype, device=device) for x in values]
@@ -21,7 +21,7 @@ def tensors(*values):
 
 
 class Distribution:
-    """A random variable, or a batch of them: ``batch_shape`` of variables, whose values have ``event_shape``."""
+    """Base class of distributions: a batch of shape ``batch_shape``, with samples of shape ``event_shape``."""
 
     has_rsample = False
     arg_constraints: dict = {}
@@ -32,20 +32,20 @@ class Distribution:
             self._check()
 
     def _check(self):
-        """Refuses parameters that are none."""
+        """Raises ValueError if a parameter is invalid."""
         for name, (holds, text) in self.arg_constraints.items():
             value = self.__dict__.get(name)
             if value is not None and not bool(holds(value.detach()).all()):
-                raise ValueError(f"{type(self).__name__}: {name} should be {text}, it is {value}")
+                raise ValueError(f"{type(self).__name__}: {name.lstrip('_')} must be {text}, got {value}")
 
     @property
     def batch_shape(self):
-        """The shape of the batch of variables."""
+        """The shape of the batch of distributions."""
         return self._batch_shape
 
     @property
     def event_shape(self):
-        """The shape of one value of one variable."""
+        """The shape of one sample of one distribution."""
         return self._event_shape
 
     @property
@@ -58,36 +58,36 @@ class Distribution:
         return (*sample_shape, *self._batch_shape, *self._event_shape)
 
     def rsample(self, sample_shape=()):
-        """Draws values through which gradients reach the parameters."""
-        raise NotImplementedError(f"{type(self).__name__}: no gradient goes through what it draws: use sample and log_prob")
+        """Draws samples through which gradients reach the parameters."""
+        raise NotImplementedError(f"{type(self).__name__} has no rsample: use sample and log_prob")
 
     def sample(self, sample_shape=()):
-        """Draws values, outside of the graph: a tensor of ``sample_shape``, the batch's shape and the values' shape."""
+        """Draws samples outside of the graph, of shape ``sample_shape + batch_shape + event_shape``."""
         with no_grad():
             return self.rsample(sample_shape)
 
     def sample_n(self, n):
-        """Draws so many values."""
+        """Draws ``n`` samples."""
         return self.sample((n,))
 
     def log_prob(self, value):
-        """The logarithm of the probability, or its density, of a value."""
+        """Returns the logarithm of the probability, or of its density, at ``value``."""
         raise NotImplementedError(f"{type(self).__name__} has no log_prob")
 
     def entropy(self):
-        """How much is not known before a value is drawn."""
+        """Returns the entropy."""
         raise NotImplementedError(f"{type(self).__name__} has no entropy")
 
     def cdf(self, value):
-        """The probability of values that are not above this one."""
+        """Returns the cumulative distribution function at ``value``."""
         raise NotImplementedError(f"{type(self).__name__} has no cdf")
 
     def icdf(self, value):
-        """The value that values are not above with this probability."""
+        """Returns the inverse of the cumulative distribution function at ``value``."""
         raise NotImplementedError(f"{type(self).__name__} has no icdf")
 
     def perplexity(self):
-        """The exponential of the entropy."""
+        """Returns the perplexity, the exponential of the entropy."""
         return self.entropy().exp()
 
     def __repr__(self):
@@ -97,12 +97,12 @@ class Distribution:
 
 
 class Independent(Distribution):
-    """A batch of variables as one with several values: the last dimensions of the batch belong to its values."""
+    """Reinterprets the last ``reinterpreted_batch_ndims`` dimensions of a distribution's batch as dimensions of its samples."""
 
     def __init__(self, base_distribution, reinterpreted_batch_ndims, validate_args=None):
         own = tuple(base_distribution.batch_shape)
         if reinterpreted_batch_ndims > len(own):
-            raise ValueError(f"Independent: {reinterpreted_batch_ndims} dimensions of a batch of shape {list(own)}")
+            raise ValueError(f"Independent: reinterpreted_batch_ndims must be at most {len(own)}, got {reinterpreted_batch_ndims}")
         at = len(own) - reinterpreted_batch_ndims
         self.base_dist, self.reinterpreted_batch_ndims = base_distribution, reinterpreted_batch_ndims
         self.has_rsample = base_distribution.has_rsample
@@ -140,11 +140,11 @@ class Independent(Distribution):
         return f"Independent({self.base_dist!r}, {self.reinterpreted_batch_ndims})"
 
 
-# What parameters should be, for messages.
-POSITIVE = (lambda x: x > 0, "above 0")
-REAL = (lambda x: x == x, "a number")
-UNIT = (lambda x: (x >= 0) & (x <= 1), "from 0 to 1")
-NOT_NEGATIVE = (lambda x: x >= 0, "not below 0")
+# The constraints of parameters, with their texts for messages.
+POSITIVE = (lambda x: x > 0, "positive")
+REAL = (lambda x: x == x, "a real number")
+UNIT = (lambda x: (x >= 0) & (x <= 1), "in [0, 1]")
+NOT_NEGATIVE = (lambda x: x >= 0, "non-negative")
 LOG_2PI = math.log(2 * math.pi)
 EULER = 0.5772156649015329
 
@@ -154,7 +154,7 @@ def probabilities(logits, binary):
 
 
 def limited(probs):
-    """Probabilities away from 0 and 1, so that their logarithms are finite."""
+    """Clamps probabilities away from 0 and 1, so that their logarithms are finite."""
     eps = 2.0**-52 if probs.dtype == _c.float64 else 2.0**-23
     return _ops["clamp"](probs, eps, 1 - eps)
 

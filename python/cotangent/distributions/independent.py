@@ -1,3 +1,3 @@
-"""``Independent``, by the name of PyTorch's file."""
+"""``Independent`` under PyTorch's module path."""
 
 from .distribution import Independent  # noqa: F401

@@ -1,4 +1,4 @@
-"""How much one distribution differs from another."""
+"""Kullback-Leibler divergences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RULES: dict = {}
 
 
 def register_kl(type_p, type_q):
-    """Says how a pair of classes of distributions is compared: a decorator of ``f(p, q)``."""
+    """Decorator that registers ``f(p, q)`` as the divergence of two classes of distributions."""
 
     def decorator(function):
         _RULES[type_p, type_q] = function
@@ -24,12 +24,12 @@ def register_kl(type_p, type_q):
 
 
 def kl_divergence(p, q):
-    """The mean of ``log p(x) - log q(x)`` over draws of ``p``."""
+    """Returns the Kullback-Leibler divergence KL(p || q): the mean of ``log p(x) - log q(x)`` over samples of ``p``."""
     for one in type(p).__mro__:
         for other in type(q).__mro__:
             if (one, other) in _RULES:
                 return _RULES[one, other](p, q)
-    raise NotImplementedError(f"kl_divergence: nothing is known of {type(p).__name__} and {type(q).__name__}: register_kl adds a rule")
+    raise NotImplementedError(f"kl_divergence: no rule for {type(p).__name__} and {type(q).__name__}: add one with register_kl")
 
 
 @register_kl(Normal, Normal)
@@ -112,5 +112,6 @@ def _multivariate(p, q):
 @register_kl(Independent, Independent)
 def _independent(p, q):
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
-        raise NotImplementedError("kl_divergence: both should have as many dimensions of values")
+        raise NotImplementedError(f"kl_divergence: reinterpreted_batch_ndims must be equal, got {p.reinterpreted_batch_ndims} and "
+                                  f"{q.reinterpreted_batch_ndims}")
     return p._summed(kl_divergence(p.base_dist, q.base_dist))

@@ -1,3 +1,3 @@
-"""``MultivariateNormal``, by the name of PyTorch's file."""
+"""``MultivariateNormal`` under PyTorch's module path."""
 
 from .continuous import MultivariateNormal  # noqa: F401

@@ -1,3 +1,3 @@
-"""``Normal``, by the name of PyTorch's file."""
+"""``Normal`` under PyTorch's module path."""
 
 from .continuous import Normal  # noqa: F401

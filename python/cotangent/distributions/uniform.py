@@ -1,3 +1,3 @@
-"""``Uniform``, by the name of PyTorch's file."""
+"""``Uniform`` under PyTorch's module path."""
 
 from .continuous import Uniform  # noqa: F401

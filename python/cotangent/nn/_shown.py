@@ -1,7 +1,7 @@
-"""Which arguments of a layer ``repr`` shows, in PyTorch's words.
+"""The arguments that the ``repr`` of each layer shows, in PyTorch's format.
 
-In the table, ``name`` is the value alone, ``name=`` the name and the value, and ``?name`` both, where the value is not what it
-would be by default.
+In the table, ``name`` shows the value alone, and ``name=`` the name and the value. ``?name`` shows both if the value is not the
+default.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SHOWN = {f"{kind}{rank}d": shown for kind, shown in _KINDS.items() for rank in 
 
 
 def _same(value, default):
-    """Whether a value is the default: one number stands for all dimensions."""
+    """Whether a value equals the default. One number stands for all dimensions."""
     if isinstance(value, tuple) and isinstance(default, (tuple, int)):
         return set(value) == (set(default) if isinstance(default, tuple) else {default})
     return value == default
@@ -59,7 +59,7 @@ def _default(module, name):
 
 
 def _as_shown(layer, name, value, default):
-    """A value in the form that PyTorch's layer keeps it in."""
+    """Returns a value in the form in which PyTorch's layer stores it."""
     if layer == "AvgPool1d" and isinstance(value, int):
         return (value,)
     if name == "stride" and value == ():
@@ -69,7 +69,7 @@ def _as_shown(layer, name, value, default):
 
 
 def text(module, name):
-    """The arguments of a layer of this name, or None where nothing is said of it."""
+    """Returns the arguments of a layer as text, or None if the table has no entry for its name."""
     if name not in _SHOWN:
         return _upsample(module) if name.startswith("Upsampl") else None
     parts = []
@@ -78,7 +78,7 @@ def text(module, name):
         if not hasattr(module, own) or (word.startswith("?") and _same(_value(module, own), _default(module, own))):
             continue
         value = _as_shown(name, own, _value(module, own), _default(module, own))
-        # Convolutions write names without quotes.
+        # Convolutions show strings without quotes.
         shown = str(value) if name.startswith("Conv") else repr(value)
         parts.append(shown if word == own else f"{own}={shown}")
     return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""Names of sizes for annotations, as PyTorch's ``torch.nn.common_types``."""
+"""Type aliases of sizes for annotations, as in ``torch.nn.common_types``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules that hold others."""
+"""Containers of modules and of parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _place(index, length):
 
 
 class _List(Module):
-    """Modules under their positions."""
+    """Base class of containers whose modules have an index."""
 
     def _set(self, modules):
         self._modules.clear()
@@ -52,25 +52,25 @@ class _List(Module):
         self._set(modules)
 
     def append(self, module):
-        """Puts a module at the end."""
+        """Appends a module."""
         self.add_module(str(len(self)), module)
         return self
 
     def insert(self, index, module):
-        """Puts a module before a position."""
+        """Inserts a module before an index."""
         modules = list(self)
         modules.insert(index, module)
         self._set(modules)
         return self
 
     def extend(self, modules):
-        """Puts several modules at the end."""
+        """Appends several modules."""
         for module in list(modules):
             self.append(module)
         return self
 
     def pop(self, key=-1):
-        """Takes a module out."""
+        """Removes a module and returns it."""
         module = self[key]
         del self[key]
         return module
@@ -83,7 +83,7 @@ class _List(Module):
 
 
 class Sequential(_List):
-    """Modules of which each takes what the one before gives."""
+    """A sequence of modules. The output of each is the input of the next."""
 
     def __init__(self, *args):
         super().__init__()
@@ -98,14 +98,14 @@ class Sequential(_List):
 
 
 class ModuleList(_List):
-    """A list of modules."""
+    """Holds modules in a list."""
 
     def __init__(self, modules=None):
         super().__init__()
         self.extend(modules or [])
 
     def __repr__(self):
-        """Modules that look the same are shown once, with how many there are."""
+        """Shows consecutive modules with the same text once, with their number."""
         lines, at = [], 0
         for text, run in itertools.groupby(map(repr, self)):
             text, count = text.replace("\n", "\n  "), len(list(run))
@@ -138,47 +138,47 @@ class _Dict(Module):
         del self._own()[key]
 
     def keys(self):
-        """The names."""
+        """Returns the keys."""
         return self._own().keys()
 
     def values(self):
-        """What is under them."""
+        """Returns the values."""
         return self._own().values()
 
     def items(self):
-        """Both."""
+        """Returns the pairs of keys and values."""
         return self._own().items()
 
     def clear(self):
-        """Takes everything out."""
+        """Removes all items."""
         self._own().clear()
 
     def pop(self, key):
-        """Takes one out."""
+        """Removes a key and returns its value."""
         return self._own().pop(key)
 
     def get(self, key, default=None):
-        """What is under a name, or the default."""
+        """Returns the value of a key, or the default."""
         return self._own().get(key, default)
 
     def setdefault(self, key, default=None):
-        """What is under a name; the default is put there where there is nothing."""
+        """Returns the value of a key. A missing key is first set to the default."""
         if key not in self:
             self[key] = default
         return self[key]
 
     def popitem(self):
-        """Takes the last one out, with its name."""
+        """Removes the last item and returns its key and value."""
         return self._own().popitem()
 
     def update(self, items):
-        """Adds all of another one, of a dict, or of pairs."""
+        """Adds the items of a mapping, or pairs of keys and values."""
         for key, value in items.items() if hasattr(items, "items") else items:
             self[key] = value
 
 
 class ModuleDict(_Dict):
-    """Modules under names."""
+    """Holds modules in a dictionary."""
 
     def __init__(self, modules=None):
         super().__init__(modules)
@@ -192,7 +192,7 @@ def _parameter(value):
 
 
 def _listed(module, kind):
-    """The parameters of a container, with their kinds and sizes."""
+    """Returns the lines of ``repr`` for the parameters of a container."""
     lines = []
     for name, value in module._parameters.items():
         sizes, place = "x".join(map(str, value.shape)), "" if value.device.type == "cpu" else f" ({value.device})"
@@ -201,7 +201,7 @@ def _listed(module, kind):
 
 
 class ParameterDict(_Dict):
-    """Parameters under names; tensors become parameters."""
+    """Holds parameters in a dictionary. Tensors become parameters."""
 
     def __init__(self, parameters=None):
         super().__init__(parameters)
@@ -217,7 +217,7 @@ class ParameterDict(_Dict):
 
 
 class ParameterList(Module):
-    """A list of parameters; tensors become parameters."""
+    """Holds parameters in a list. Tensors become parameters."""
 
     def __init__(self, values=None):
         super().__init__()
@@ -237,12 +237,12 @@ class ParameterList(Module):
         self.register_parameter(str(_place(index, len(self))), _parameter(value))
 
     def append(self, value):
-        """Puts a parameter at the end."""
+        """Appends a parameter."""
         self.register_parameter(str(len(self)), _parameter(value))
         return self
 
     def extend(self, values):
-        """Puts several parameters at the end."""
+        """Appends several parameters."""
         for value in list(values):
             self.append(value)
         return self

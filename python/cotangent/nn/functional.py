@@ -1,4 +1,4 @@
-"""The operations that networks are made of, under PyTorch's names. Those that are not written here are the list's."""
+"""The functions of ``torch.nn.functional``. Those that are not defined here are operations of the Rust crate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .._core.modes import no_grad
 
 _ops = _c._functions
 
-# What PyTorch has in `torch.nn.functional` and is an operation of the list with the same arguments.
+# Functions that are operations of the crate with the same arguments.
 _SAME = """affine_grid avg_pool1d avg_pool2d avg_pool3d bilinear
 binary_cross_entropy binary_cross_entropy_with_logits channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d
 conv_transpose3d cosine_embedding_loss cosine_similarity cross_entropy fold
@@ -25,11 +25,11 @@ globals().update((name, _ops[name]) for name in _SAME.split() if name in _ops)
 
 
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
-    """Samples of classes by their logits, softened by the temperature ``tau``. ``eps`` changes nothing, as in PyTorch."""
+    """Samples from the Gumbel-Softmax distribution with temperature ``tau``. ``eps`` has no effect, as in PyTorch."""
     return _ops["gumbel_softmax"](logits, tau, hard, dim)
 
 
-# Those that PyTorch can let change their input.
+# Functions with PyTorch's argument `inplace`.
 _IN_PLACE = "celu elu hardsigmoid hardswish hardtanh leaky_relu mish relu relu6 selu silu threshold"
 
 
@@ -37,7 +37,7 @@ def _changing(name):
     op = _ops[name]
 
     def function(input, *args, inplace=False, **kwargs):
-        # By position it comes after the operation's own arguments.
+        # A positional `inplace` comes after the operation's own arguments.
         if args and isinstance(args[-1], bool) and len(args) == most:
             args, inplace = args[:-1], args[-1]
         result = op(input, *args, **kwargs)
@@ -73,7 +73,7 @@ globals().update((name, _dropping(name)) for name in
 
 
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
-    """Leaky, with a slope that is drawn for each element in training, and the mean of the bounds otherwise."""
+    """Randomised leaky ReLU. In training, each slope is drawn between the bounds. Otherwise it is their mean."""
     if training:
         slope = _ops["rand"](input.shape, dtype=input.dtype, device=input.device) * (upper - lower) + lower
         result = _ops["where"](input >= 0, input, input * slope)
@@ -83,7 +83,7 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
 
 
 def _sizes(input, output_size):
-    """The sizes that a pool gives: None stands for the size that the input has."""
+    """Returns the output size of a pool, with the input's size for None."""
     if not isinstance(output_size, (tuple, list)) or None not in output_size:
         return output_size
     own = input.shape[input.ndim - len(output_size):]
@@ -132,7 +132,7 @@ def _along(name):
 
     def function(input, dim=None, _stacklevel=3, dtype=None):
         if dim is None:
-            warnings.warn(f"{name}: without dim the dimension is guessed: name it", stacklevel=_stacklevel)
+            warnings.warn(f"{name}: dim is None, so the dimension is guessed: pass dim", stacklevel=_stacklevel)
             dim = 0 if input.ndim in (0, 1, 3) else 1
         return op(input, dim, dtype)
 
@@ -145,7 +145,7 @@ globals().update((name, _along(name)) for name in ("softmax", "log_softmax", "so
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
-    """The input divided by its p-norm along a dimension, or by that of all elements if ``dim`` is None."""
+    """Divides the input by its p-norm along a dimension, or by the p-norm of all elements if ``dim`` is None."""
     if out is not None:
         raise NotImplementedError("normalize: out must be None: assign the result")
     if dim is None:
@@ -154,16 +154,16 @@ def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
 
 
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
-    """The rows of a matrix with these numbers. With ``max_norm`` the rows are first made as short as that, in place."""
+    """Returns the rows of ``weight`` at these indices. With ``max_norm`` their norms are first limited, in place."""
     if sparse:
-        raise NotImplementedError("embedding: gradients are dense: leave sparse out")
+        raise NotImplementedError("embedding: sparse must be False: gradients are dense")
     if max_norm is not None:
         _shorten(weight, input, max_norm, norm_type)
     return _ops["embedding"](input, weight, padding_idx, scale_grad_by_freq)
 
 
 def _shorten(weight, index, max_norm, norm_type):
-    """Makes the rows with these numbers as short as ``max_norm``, in place."""
+    """Limits the norms of the rows at these indices to ``max_norm``, in place."""
     with no_grad():
         used = _ops["unique"](index.reshape(-1))
         rows = weight.detach()[used]
@@ -173,16 +173,16 @@ def _shorten(weight, index, max_norm, norm_type):
 
 def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean", sparse=False,
                   per_sample_weights=None, include_last_offset=False, padding_idx=None):
-    """The means, sums or largest elements of bags of rows. With ``max_norm`` the rows are first made as short as that, in place."""
+    """Returns the means, sums or maxima of bags of rows. With ``max_norm`` the norms of the rows are first limited, in place."""
     if sparse or scale_grad_by_freq:
-        raise NotImplementedError("embedding_bag: gradients are dense, and not scaled: leave sparse and scale_grad_by_freq out")
+        raise NotImplementedError("embedding_bag: sparse and scale_grad_by_freq must be False: gradients are dense and not scaled")
     if max_norm is not None:
         _shorten(weight, input, max_norm, norm_type)
     return _ops["embedding_bag"](input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
-    """Normalises each channel; in training by the batch's statistics, which the running ones move towards, in place."""
+    """Normalises each channel. Training uses the statistics of the batch, and updates the running statistics in place."""
     if training and running_mean is not None:
         dims = [at for at in range(input.ndim) if at != 1]
         with no_grad():
@@ -195,7 +195,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 
 
 def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5):
-    """Normalises each channel of each example."""
+    """Normalises each channel of each sample."""
     if not use_input_stats:
         return _ops["batch_norm"](input, running_mean, running_var, weight, bias, False, eps)
     if running_mean is not None:
@@ -207,7 +207,7 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
 
 
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    """Attention: ``softmax(query keyᵀ · scale + attn_mask) value``."""
+    """Scaled dot-product attention: ``softmax(query keyᵀ · scale + attn_mask) value``."""
     return _ops["scaled_dot_product_attention"](query, key, value, attn_mask=attn_mask, is_causal=is_causal, scale=scale,
                                                 dropout_p=dropout_p, enable_gqa=enable_gqa)
 
@@ -217,7 +217,7 @@ def _pair(value):
 
 
 def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
-    """The patches of images as columns: ``[batch, channels · patch, places]``."""
+    """Extracts the patches of images as columns of shape ``[batch, channels · patch, positions]``."""
     kernel, dilation, padding, stride = _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride)
     single = input.ndim == 3
     x = input.unsqueeze(0) if single else input
@@ -231,29 +231,29 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
 
 
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
-    """As ``interpolate``."""
+    """Same as ``interpolate``."""
     return _ops["interpolate"](input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input, size=None, scale_factor=None):
-    """Images made larger, with the nearest elements."""
+    """Resizes images by nearest-neighbour interpolation."""
     return _ops["interpolate"](input, size, scale_factor, "nearest")
 
 
 def upsample_bilinear(input, size=None, scale_factor=None):
-    """Images made larger, between elements, with the corners where they were."""
+    """Resizes images by bilinear interpolation with aligned corners."""
     return _ops["interpolate"](input, size, scale_factor, "bilinear", True)
 
 
 def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"):
-    """How much nearer the positive is than the negative, up to a margin, by a distance of one's own."""
+    """Triplet margin loss with a custom distance function."""
     distance = distance_function or _ops["pairwise_distance"]
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = _ops["minimum"](far, distance(positive, negative))
     loss = _ops["clamp"](near - far + margin, min=0.0)
     if reduction not in ("none", "mean", "sum"):
-        raise ValueError(f"triplet_margin_with_distance_loss: {reduction!r} is none of none, mean, sum")
+        raise ValueError(f"triplet_margin_with_distance_loss: reduction must be none, mean or sum, got {reduction!r}")
     return loss if reduction == "none" else getattr(loss, reduction)()
 
 
@@ -262,7 +262,7 @@ def _by_name(name):
         return globals()[name](input, *args, inplace=True, **kwargs)
 
     function.__name__ = function.__qualname__ = name + "_"
-    function.__doc__ = f"``{name}`` in place."
+    function.__doc__ = f"In-place version of ``{name}``."
     return function
 
 

@@ -1,4 +1,4 @@
-"""Functions of the user's that a module calls before and after its forward and backward passes."""
+"""Hooks: user functions that a module calls before and after its forward and backward passes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _handles = itertools.count()
 
 
 class RemovableHandle:
-    """A hook that can be taken away again, by ``remove()`` or at the end of a ``with``."""
+    """Removes a hook, by ``remove()`` or at the end of a ``with`` block."""
 
     def __init__(self, hooks):
         self._hooks, self._key = hooks, next(_handles)
 
     @property
     def id(self):
-        """The number of the hook."""
+        """The id of the hook."""
         return self._key
 
     def remove(self):
@@ -32,7 +32,7 @@ class RemovableHandle:
 
 
 def add(hooks, hook, prepend=False):
-    """Adds a hook to an ordered dictionary of them."""
+    """Adds a hook to an ordered dictionary, and returns its handle."""
     handle = RemovableHandle(hooks)
     hooks[handle._key] = hook
     if prepend:
@@ -41,7 +41,7 @@ def add(hooks, hook, prepend=False):
 
 
 class Hooked:
-    """What a module knows of hooks, and how it is called with them."""
+    """The part of ``Module`` that registers hooks, and calls ``forward`` with them."""
 
     def _no_hooks(self):
         own = self.__dict__
@@ -54,7 +54,7 @@ class Hooked:
         try:
             return self._hooked(args, kwargs)
         except BaseException:
-            # Hooks that are called in any case see the failed call without an output.
+            # Hooks with always_call get None as the output of a failed call.
             for hook, with_kwargs, always in list(self._forward_hooks.values()):
                 if always:
                     hook(self, args, kwargs, None) if with_kwargs else hook(self, args, None)
@@ -79,41 +79,41 @@ class Hooked:
         return result if passed is None else passed.leave(result)
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
-        """Calls ``hook(module, args, output)`` after each call; what it returns takes the output's place.
+        """Calls ``hook(module, args, output)`` after each call. A value that it returns replaces the output.
 
-        With ``always_call`` it is called after a call that has failed, too, with None as the output.
+        With ``always_call`` the hook is also called after a failed call, with None as the output.
         """
         return add(self._forward_hooks, (hook, with_kwargs, always_call), prepend)
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
-        """Calls ``hook(module, args)`` before each call; what it returns takes the place of the arguments."""
+        """Calls ``hook(module, args)`` before each call. A value that it returns replaces the arguments."""
         return add(self._forward_pre_hooks, (hook, with_kwargs), prepend)
 
     def register_full_backward_hook(self, hook, prepend=False):
-        """Calls ``hook(module, grad_input, grad_output)`` when the gradients of the inputs are known.
+        """Calls ``hook(module, grad_input, grad_output)`` when the gradients of the inputs are computed.
 
-        What it returns takes the place of ``grad_input``. Inputs that need no gradient have None; if no input needs one, it is
-        called when the gradients of the outputs are known.
+        A value that it returns replaces ``grad_input``. The gradient of an input that requires none is None. If no input requires a
+        gradient, the hook is called when the gradients of the outputs are computed.
         """
         return add(self._backward_hooks, hook, prepend)
 
     def register_full_backward_pre_hook(self, hook, prepend=False):
-        """Calls ``hook(module, grad_output)`` when the gradients of the outputs are known; what it returns takes their place."""
+        """Calls ``hook(module, grad_output)`` when the gradients of the outputs are computed. A returned value replaces them."""
         return add(self._backward_pre_hooks, hook, prepend)
 
     def register_backward_hook(self, hook):
-        """As ``register_full_backward_hook``."""
+        """Same as ``register_full_backward_hook``."""
         return self.register_full_backward_hook(hook)
 
 
 class _Passes:
-    """One call of a module with hooks for its backward pass: the inputs and the outputs go through functions that call them."""
+    """One call of a module with backward hooks: its inputs and outputs pass through nodes whose backward calls the hooks."""
 
     def __init__(self, module):
         self.module, self.grad_output, self.needed, self.count = module, None, False, 0
 
     def enter(self, args):
-        """The inputs, with a node behind them whose rule is that the hooks are called."""
+        """Returns the inputs, passed through a node whose backward calls the hooks."""
         places = [at for at, x in enumerate(args) if isinstance(x, Tensor)]
         self.needed, self.count = any(args[at].requires_grad for at in places), len(args)
         if not self.needed:
@@ -132,7 +132,7 @@ class _Passes:
         return tuple(next(through) if at in places else x for at, x in enumerate(args))
 
     def leave(self, result):
-        """The outputs, with a node behind them."""
+        """Returns the outputs, passed through a node whose backward calls the pre-hooks."""
         many = isinstance(result, (tuple, list))
         outputs = list(result) if many else [result]
         places = [at for at, x in enumerate(outputs) if isinstance(x, Tensor) and x.requires_grad]
@@ -163,7 +163,7 @@ def _changed(new, old):
 
 
 def _identity(rule, tensors):
-    """The same tensors; their gradients go through ``rule(needs, grads)``."""
+    """Returns the same tensors. Their gradients pass through ``rule(needs, grads)``."""
     from ..autograd import Function
 
     class Identity(Function):

@@ -1,4 +1,4 @@
-"""First values of parameters, in place and outside of the graph, as PyTorch's."""
+"""Initialisation of parameters, as in ``torch.nn.init``: in place, and outside of the graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ops = _c._functions
 
 
 def calculate_gain(nonlinearity, param=None):
-    """The factor by which a nonlinearity wants its inputs larger."""
+    """Returns the recommended gain of a nonlinearity."""
     gains = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 0.75} | dict.fromkeys(
         ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid"), 1.0)
     if nonlinearity == "leaky_relu":
@@ -39,35 +39,35 @@ def _fan(tensor, mode):
 
 @no_grad()
 def uniform_(tensor, a=0.0, b=1.0, generator=None):
-    """Uniform in ``[a, b)``."""
-    return tensor.uniform_(a, b)
+    """Fills the tensor from the uniform distribution on ``[a, b)``."""
+    return tensor.uniform_(a, b, generator=generator)
 
 
 @no_grad()
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
-    """Normal numbers."""
-    return tensor.copy_(_ops["randn"](tensor.shape, dtype=tensor.dtype, device=tensor.device) * std + mean)
+    """Fills the tensor from the normal distribution."""
+    return tensor.copy_(_ops["randn"](tensor.shape, dtype=tensor.dtype, device=tensor.device, generator=generator) * std + mean)
 
 
 @no_grad()
 def constant_(tensor, val):
-    """One number everywhere."""
+    """Fills the tensor with the value ``val``."""
     return tensor.fill_(val)
 
 
 def ones_(tensor):
-    """Ones."""
+    """Fills the tensor with ones."""
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor):
-    """Zeros."""
+    """Fills the tensor with zeros."""
     return constant_(tensor, 0.0)
 
 
 @no_grad()
 def eye_(tensor):
-    """The identity."""
+    """Fills a matrix with the identity matrix."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     tensor.zero_()
@@ -77,7 +77,7 @@ def eye_(tensor):
 
 @no_grad()
 def dirac_(tensor, groups=1):
-    """The identity of a convolution."""
+    """Fills the weight of a convolution with the Dirac delta function, so that it returns its input channels."""
     if tensor.ndim not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
     if tensor.shape[0] % groups:
@@ -92,38 +92,38 @@ def dirac_(tensor, groups=1):
 
 
 def xavier_uniform_(tensor, gain=1.0, generator=None):
-    """Uniform, so that the variance stays from layer to layer in both directions (Glorot and Bengio, 2010)."""
+    """Xavier uniform initialisation (Glorot and Bengio, 2010): layers keep the variance of activations and gradients."""
     bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor, gain=1.0, generator=None):
-    """The same, normal."""
-    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))))
+    """Xavier normal initialisation (Glorot and Bengio, 2010)."""
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))), generator)
 
 
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Uniform, so that the variance stays behind a nonlinearity (He and others, 2015)."""
+    """Kaiming uniform initialisation (He et al., 2015): a layer with its nonlinearity keeps the variance."""
     if 0 in tensor.shape:
         return tensor
     bound = calculate_gain(nonlinearity, a) * math.sqrt(3.0 / _fan(tensor, mode))
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """The same, normal."""
+    """Kaiming normal initialisation (He et al., 2015)."""
     if 0 in tensor.shape:
         return tensor
-    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)))
+    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
 
 
 @no_grad()
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
-    """Normal numbers that are drawn anew where they are outside of ``[a, b]``."""
+    """Fills the tensor from the normal distribution, truncated to ``[a, b]``."""
     part = lambda x: (1.0 + math.erf((x - mean) / std / math.sqrt(2.0))) / 2.0
-    # The inverse of the distribution, of numbers that are uniform between its values at the bounds.
+    # Inverse transform sampling: the inverse CDF of numbers that are uniform between the CDF at the bounds.
     low, high = 2 * part(a) - 1, 2 * part(b) - 1
-    tensor.uniform_(low, high)
+    tensor.uniform_(low, high, generator=generator)
     tensor.erfinv_()
     tensor.mul_(std * math.sqrt(2.0))
     tensor.add_(mean)
@@ -132,13 +132,13 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
 
 @no_grad()
 def orthogonal_(tensor, gain=1, generator=None):
-    """A matrix with orthogonal rows or columns (Saxe and others, 2013)."""
+    """Fills a matrix with orthonormal rows or columns, times ``gain`` (Saxe et al., 2013)."""
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0:
         return tensor
     rows, columns = tensor.shape[0], tensor.numel() // tensor.shape[0]
-    drawn = _ops["randn"]((max(rows, columns), min(rows, columns)), dtype=tensor.dtype, device=tensor.device)
+    drawn = _ops["randn"]((max(rows, columns), min(rows, columns)), dtype=tensor.dtype, device=tensor.device, generator=generator)
     q, r = _ops["linalg_qr"](drawn)
     q = q * r.diagonal().sign()
     return tensor.copy_((q if rows >= columns else q.t()).reshape(tensor.shape) * gain)
@@ -146,12 +146,12 @@ def orthogonal_(tensor, gain=1, generator=None):
 
 @no_grad()
 def sparse_(tensor, sparsity, std=0.01, generator=None):
-    """Normal numbers, with a part of each column zero."""
+    """Fills a matrix from the normal distribution, and sets the fraction ``sparsity`` of each column to zero."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     rows, columns = tensor.shape
     zeros = math.ceil(sparsity * rows)
-    normal_(tensor, 0.0, std)
+    normal_(tensor, 0.0, std, generator)
     for column in range(columns):
-        tensor[_ops["randperm"](rows)[:zeros], column] = 0.0
+        tensor[_ops["randperm"](rows, generator=generator)[:zeros], column] = 0.0
     return tensor

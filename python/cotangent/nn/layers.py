@@ -1,7 +1,7 @@
-"""The layers of the crate's list: one class for each, with the list's arguments, defaults, documentation and first values.
+"""The layers of the Rust crate: one class for each, with its arguments, defaults, documentation and initial values.
 
-A class is made from the list when the module is imported. What a layer computes is the crate's; the parameters and buffers
-are this module's variables, which are handed over with each call. So there is one value of each, whoever changes it.
+The classes are created from the crate's list of layers when this module is imported. The crate computes a layer's output. The
+parameters and buffers are Python variables, which every call passes to the crate.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ from .parameter import Parameter
 _ops = _c._functions
 _LIST = {entry["name"]: entry for entry in _c._layers()}
 
-# Names that are there, as None, where an argument says that the layer has no such parameters or buffers.
+# Parameters and buffers that are None if the argument is false.
 _OPTIONAL = {
     "bias": ("bias",),
     "affine": ("weight", "bias"),
     "elementwise_affine": ("weight",),
     "track_running_stats": ("running_mean", "running_var", "num_batches_tracked"),
 }
-# Layers that PyTorch can let change their input.
+# Layers with PyTorch's argument `inplace`.
 _IN_PLACE = ("ReLU ReLU6 ELU SELU CELU Hardtanh Hardsigmoid Hardswish LeakyReLU SiLU Mish RReLU Threshold Dropout Dropout1d "
              "Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout").split()
-# How many arguments can be given by position, where PyTorch's later ones are in another order.
+# The number of positional arguments, where PyTorch orders the later ones differently.
 _POSITIONAL = {"EmbeddingBag": 2}
 
 
 def _arguments(name, params, args, kwargs, positional=None):
-    """The arguments of a call by name, with defaults for those that are not given."""
+    """Returns the arguments of a call by name, with defaults for missing ones."""
     order = [p["name"] for p in params]
     allowed = len(order) if positional is None else positional
     if len(args) > allowed:
-        raise TypeError(f"{name}() takes at most {allowed} arguments by position, {len(args)} were given")
+        raise TypeError(f"{name}() takes at most {allowed} positional arguments, got {len(args)}")
     given = dict(zip(order, args))
     for key, value in kwargs.items():
         if key not in order:
-            raise TypeError(f"{name}() has no parameter {key}: there are {', '.join(order) or 'none'}")
+            raise TypeError(f"{name}() has no parameter {key}" + (f", only {', '.join(order)}" if order else ""))
         if key in given:
-            raise TypeError(f"{name}() got {key} twice")
+            raise TypeError(f"{name}() got multiple values for argument {key}")
         given[key] = value
     for p in params:
         if p["name"] not in given:
             if p["required"]:
-                raise TypeError(f"{name}() misses the argument {p['name']}")
+                raise TypeError(f"{name}() is missing the argument {p['name']}")
             given[p["name"]] = p["default"]
     return {key: given[key] for key in order}
 
 
 def _aside(function):
-    """What a function gives that is called by a thread of its own."""
+    """Calls a function in a new thread, and returns its result."""
     found = []
 
     def call():
@@ -73,13 +73,13 @@ def _aside(function):
 
 
 def _first_dtype():
-    """The dtype that parameters are cast to where none is named; None is that of the crate's, float32."""
+    """The dtype to which new parameters are cast by default. None means no cast: the crate creates float32."""
     default = _c.get_default_dtype()
     return None if default is _c.float32 else default
 
 
 class Layer(Module):
-    """What the layers of the list have in common."""
+    """The base class of the crate's layers."""
 
     _name: str
     _params: list
@@ -96,7 +96,7 @@ class Layer(Module):
             self.to(device=device, dtype=dtype)
 
     def _normal(self, own):
-        """The arguments as attributes show them."""
+        """Returns the arguments in the form of the attributes."""
         if self._name.startswith("Conv"):
             rank = int(self._name[-2])
             for name in ("kernel_size", "stride", "padding", "dilation", "output_padding"):
@@ -112,12 +112,12 @@ class Layer(Module):
         if own.get("stride") == () and "kernel_size" in own:
             own["stride"] = own["kernel_size"]
         if "bias" in own:
-            # The attribute is the parameter.
+            # The attribute `bias` is the parameter.
             own["_has_bias"] = own.pop("bias")
         return own
 
     def _given(self):
-        """The arguments that the crate's layer is made with, as they are now."""
+        """Returns the current arguments of the crate's layer."""
         own = {}
         for name in (p["name"] for p in _LIST[self._name]["params"]):
             if name == "bias":
@@ -127,7 +127,7 @@ class Layer(Module):
         return own
 
     def _build(self, first=False):
-        """Makes what computes; the first time also the parameters and buffers."""
+        """Builds the crate's layer, and at the first call also the parameters and buffers."""
         if first:
             layer, params, buffers = _c._build_layer(self._name, self._given())
             for name, value in params.items():
@@ -141,7 +141,7 @@ class Layer(Module):
                     else:
                         self._parameters.setdefault(name, None)
         else:
-            # Its first values are thrown away: the random numbers are as if they had not been drawn.
+            # The new initial values are discarded, so the state of the random number generator is restored.
             state = _c.get_rng_state()
             build = lambda: _c._build_layer(self._name, self._given())
             try:
@@ -149,7 +149,7 @@ class Layer(Module):
             except ValueError as error:
                 if "random numbers inside vmap" not in str(error):
                     raise
-                # Another thread is not inside of the vmap that refuses them.
+                # A new thread is outside of the vmap, which allows no random numbers.
                 layer, params, buffers = _aside(build)
             finally:
                 _c.set_rng_state(state)
@@ -160,7 +160,7 @@ class Layer(Module):
         super().__setattr__(name, value)
         own = self.__dict__
         if "_program" in own and (name == "bias" or name in own):
-            # A setting, or whether there is a bias: what computes is made anew when it is needed.
+            # An argument or the bias has changed: the crate's layer is rebuilt when it is needed.
             if name != "training":
                 own["_program"] = None
 
@@ -173,12 +173,12 @@ class Layer(Module):
         try:
             return layer(input, [own[name] for name in params], [state[name] for name in buffers], self.training)
         except KeyError:
-            # Some are computed: see nn.utils.parametrize.
+            # Some parameters are computed: see nn.utils.parametrize.
             return layer(input, [getattr(self, name) for name in params], [getattr(self, name) for name in buffers], self.training)
         except TypeError:
             for name, value in [*((name, own.get(name)) for name in params), *((name, state.get(name)) for name in buffers)]:
                 if not isinstance(value, Tensor):
-                    raise TypeError(f"{self._name}: {name} is {value}, and a layer with these arguments needs it") from None
+                    raise TypeError(f"{self._name}: {name} must be a Tensor, got {value}") from None
             raise
 
     def forward(self, input):
@@ -200,7 +200,7 @@ class Layer(Module):
 
 
 def _reset_parameters(self):
-    """Draws the first values of the parameters again, and sets the buffers back."""
+    """Draws new initial values for the parameters, and resets the buffers."""
     _, params, buffers = _c._build_layer(self._name, self._given())
     for name, value in params.items():
         self._parameters[name].data.copy_(value)
@@ -209,14 +209,14 @@ def _reset_parameters(self):
 
 
 def _reset_running_stats(self):
-    """Forgets the running statistics."""
+    """Resets the running statistics."""
     if self.track_running_stats:
         self.running_mean.zero_()
         self.running_var.fill_(1.0)
         self.num_batches_tracked.zero_()
 
 
-# Arguments that say that a layer has parameters.
+# A layer with one of these arguments has parameters.
 _WITH_PARAMETERS = {"bias", "affine", "elementwise_affine", "embedding_dim", "num_parameters"}
 
 
@@ -254,7 +254,7 @@ def _class(entry):
         more = [{"name": own, "annotation": kind, "required": False, "default": value} for own, kind, value in more]
         params = params[:3] + more[:2] + params[3:] + more[2:]
     if "MaxPool" in name:
-        # In PyTorch's place, before `ceil_mode`.
+        # At PyTorch's position, before `ceil_mode`.
         at = len(params) - (0 if name.startswith("Adaptive") else 1)
         params.insert(at, {"name": "return_indices", "annotation": "builtins.bool", "required": False, "default": False})
     body["_params"] = params
@@ -273,12 +273,12 @@ CLASSES = {name: _class(entry) for name, entry in _LIST.items()}
 
 
 def _snake(name):
-    """``max_pool2d`` of ``MaxPool2d``."""
+    """Returns the name of a layer's function: ``max_pool2d`` for ``MaxPool2d``."""
     return "".join(("_" if at and letter.isupper() else "") + letter.lower() for at, letter in enumerate(name))
 
 
 class _Called:
-    """A layer without parameters, which is a function with the layer's arguments."""
+    """A layer without parameters, which calls its function in ``nn.functional``."""
 
     def _build(self, first=False):
         return None
@@ -302,7 +302,7 @@ for _name in [name for name in CLASSES if "MaxPool" in name or name.startswith("
 
 
 def _batch_norm(self, input):
-    """With ``momentum=None`` the running statistics are the means over all batches."""
+    """Normalises each channel. With ``momentum=None`` the running statistics are averages over all batches."""
     if self.momentum is not None or not (self.training and self.track_running_stats):
         return self._run(input)
     own = self.__dict__
@@ -314,7 +314,7 @@ def _batch_norm(self, input):
 
 
 def _unchanged(self, input):
-    """The input, whatever it is."""
+    """Returns the input unchanged."""
     return input
 
 
@@ -322,7 +322,7 @@ CLASSES["Identity"].forward = _unchanged
 
 
 def _conv_forward(self, input, weight, bias):
-    """The convolution with another weight and bias, which PyTorch's subclasses call."""
+    """Computes the convolution with the given weight and bias. Subclasses that are written for PyTorch call it."""
     from . import functional
 
     padding, convolve = self.padding, getattr(functional, _snake(self._name))
@@ -347,11 +347,12 @@ def _embedding(self, input):
 def _new_embedding(self, *args, **kwargs):
     Layer.__init__(self, *args, **kwargs)
     if self.sparse:
-        raise NotImplementedError("Embedding: gradients are dense: leave sparse out")
+        raise NotImplementedError("Embedding: sparse must be False: gradients are dense")
     given = self.__dict__.pop("_weight")
     if given is not None:
         if tuple(given.shape) != (self.num_embeddings, self.embedding_dim):
-            raise ValueError(f"Embedding: a weight of shape {list(given.shape)} for {self.num_embeddings} rows of {self.embedding_dim}")
+            raise ValueError(f"Embedding: _weight must be of shape {[self.num_embeddings, self.embedding_dim]}, "
+                             f"got {list(given.shape)}")
         self.weight = Parameter(given)
     if self.__dict__.pop("_freeze"):
         self.weight.requires_grad_(False)
@@ -370,7 +371,7 @@ CLASSES["EmbeddingBag"].forward = _embedding_bag
 
 
 def _from_pretrained(cls, embeddings, freeze=True, padding_idx=None, **kwargs):
-    """A layer with the rows of a matrix."""
+    """Creates a layer with the rows of a matrix as embeddings."""
     rows, columns = embeddings.shape
     layer = cls(rows, columns, padding_idx=padding_idx, **kwargs)
     layer.weight = Parameter(embeddings, requires_grad=not freeze)

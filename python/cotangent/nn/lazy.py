@@ -1,4 +1,4 @@
-"""Layers that learn from their first input how many features it has."""
+"""Lazy layers, which infer the number of input features from their first input."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _ops = _c._functions
 
 
 class UninitializedParameter(Parameter):
-    """A parameter whose shape is not known yet: it gets its values with the first input."""
+    """A parameter whose shape is unknown until the first input, which initialises it."""
 
     def __new__(cls, requires_grad=True, device=None, dtype=None):
         return super().__new__(cls, _ops["zeros"]((0,), dtype=dtype, device=device), requires_grad)
 
 
 class _Lazy(Module):
-    """A layer that becomes another one when it is first called. Its parameters stay the variables that they are."""
+    """A module that becomes the layer ``_layer`` at the first call. Its parameters stay the same objects."""
 
     _layer: type
-    # The argument that the input tells, and where the input has it.
+    # The inferred argument, and the dimension of the input with its value.
     _told, _dim = "in_features", -1
 
     def __init__(self, *args, **kwargs):
         super().__init__()
-        # A layer of the smallest size says which parameters there are, and refuses wrong arguments at once.
+        # A layer of the smallest size has the names of the parameters, and checks the arguments.
         probe = self._make(args, kwargs, max(1, kwargs.get("groups", 1)))
         self.__dict__["_arguments"] = args, kwargs
         self.__dict__.update({name: value for name, value in probe.__dict__.items() if not name.startswith("_")})
@@ -43,12 +43,12 @@ class _Lazy(Module):
         return self._layer(*given, **kwargs)
 
     def has_uninitialized_params(self):
-        """Whether it was not called yet."""
+        """Whether the parameters are uninitialised: true before the first call."""
         return True
 
     def initialize_parameters(self, input):
-        """Becomes the layer that fits an input."""
-        # Without a dimension for the batch the channels come first.
+        """Turns the module into the layer that fits an input."""
+        # An input without a batch dimension has the channels first.
         dim = 0 if input.ndim == self._rank else self._dim
         made = self._make(*self._arguments, input.shape[dim])
         variables, training = dict(self._parameters), self.training
@@ -58,7 +58,7 @@ class _Lazy(Module):
                 variables[name].data = value.detach()
                 made._parameters[name] = variables[name]
         made.to(next((p.device for p in variables.values() if p is not None), None))
-        # What is a subclass of the user's keeps its class.
+        # An instance of a user-defined subclass keeps its class.
         self.__class__ = self._layer if type(self).__module__.startswith("cotangent") else type(self)
         self.__dict__.clear()
         self.__dict__.update(made.__dict__ | hooks | {"training": training})
@@ -83,7 +83,7 @@ def _class(name, told, dim, rank):
     __init__.__signature__ = inspect.Signature(own)
     return type(f"Lazy{name}", (_Lazy,), {"_layer": layer, "_told": told, "_dim": dim, "_rank": rank, "_params": [
         p for p in layer._params if p["name"] != told], "__init__": __init__, "__module__": "cotangent.nn",
-        "__doc__": f"``{name}`` that learns ``{told}`` from its first input."})
+        "__doc__": f"A ``{name}`` module that infers ``{told}`` from its first input."})
 
 
 LAZY = {"LazyLinear": _class("Linear", "in_features", -1, 0)}

@@ -1,4 +1,4 @@
-"""Losses and other functions of several tensors as modules: classes over the operations of the list."""
+"""Losses, distances, padding and other functions as modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .parameter import Parameter
 
 _ops = _c._functions
 
-# PyTorch's classes, their operation, and the arguments of the constructor in PyTorch's order. The defaults are the list's.
+# PyTorch's classes, their operations, and the constructor's arguments in PyTorch's order. The defaults are the operations'.
 _LOSSES = {
     "L1Loss": ("l1_loss", "reduction"),
     "MSELoss": ("mse_loss", "reduction"),
@@ -47,12 +47,12 @@ _OPS = {op["name"]: op for op in _c._ops() if op["name"] in {function for functi
 
 
 def _defaults(function):
-    """The defaults as Python's values, from the signature that the list gives the function."""
+    """Returns the defaults of an operation's arguments, from its signature."""
     return {p.name: p.default for p in inspect.signature(_ops[function]).parameters.values()}
 
 
 class _Function(Module):
-    """An operation with some of its arguments given before."""
+    """A module that calls an operation with the arguments of the constructor."""
 
     _function: str
     _params: list
@@ -119,14 +119,14 @@ for _rank in (1, 2, 3):
     for _kind, _mode in ("Zero", "constant"), ("Reflection", "reflect"), ("Replication", "replicate"), ("Circular", "circular"):
         _name = f"{_kind}Pad{_rank}d"
         CLASSES[_name] = type(_name, (_Pad,), {"_mode": _mode, "_rank": _rank, "__module__": "cotangent.nn", "__doc__":
-                                               f"The last {_rank} dimensions made longer at both ends, by the mode {_mode}."})
+                                               f"{_kind} padding of {_rank}-dimensional signals, at both ends of each dimension."})
     _name = f"ConstantPad{_rank}d"
     CLASSES[_name] = type(_name, (_Pad,), {"_rank": _rank, "__init__": _constant, "__module__": "cotangent.nn", "__doc__":
-                                           f"The last {_rank} dimensions made longer at both ends, by a number."})
+                                           f"Pads {_rank}-dimensional signals at both ends of each dimension with a constant."})
 
 
 class Bilinear(Module):
-    """``x1 A x2 + b``, over the last dimensions of two inputs."""
+    """A bilinear transformation of two inputs, ``x1 A x2 + b`` over their last dimensions."""
 
     def __init__(self, in1_features, in2_features, out_features, bias=True, device=None, dtype=None):
         super().__init__()
@@ -137,7 +137,7 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draws the first values of the parameters again."""
+        """Draws new initial values for the parameters."""
         bound = 1 / math.sqrt(max(self.in1_features, 1))
         for parameter in self.parameters():
             parameter.data.uniform_(-bound, bound)
@@ -150,7 +150,7 @@ class Bilinear(Module):
 
 
 class Unfold(Module):
-    """The patches of an image as columns."""
+    """Extracts the patches of images as columns."""
 
     def __init__(self, kernel_size, dilation=1, padding=0, stride=1):
         super().__init__()
@@ -166,21 +166,21 @@ class Unfold(Module):
 
 
 class UpsamplingNearest2d(CLASSES["Upsample"]):
-    """Images made larger, with the nearest elements."""
+    """Resizes images by nearest-neighbour interpolation."""
 
     def __init__(self, size=None, scale_factor=None):
         super().__init__(size, scale_factor)
 
 
 class UpsamplingBilinear2d(CLASSES["Upsample"]):
-    """Images made larger, between elements, with the corners where they were."""
+    """Resizes images by bilinear interpolation with aligned corners."""
 
     def __init__(self, size=None, scale_factor=None):
         super().__init__(size, scale_factor, "bilinear", True)
 
 
 class TripletMarginWithDistanceLoss(Module):
-    """How much nearer the positive is than the negative, up to a margin, by a distance of one's own."""
+    """Triplet margin loss with a custom distance function."""
 
     def __init__(self, *, distance_function=None, margin=1.0, swap=False, reduction="mean"):
         super().__init__()
@@ -212,7 +212,7 @@ class _Unpool(Module):
 
 def _unpool(rank):
     return type(f"MaxUnpool{rank}d", (_Unpool,), {"_rank": rank, "__module__": "cotangent.nn", "__doc__":
-                                                 f"Puts what ``MaxPool{rank}d`` has chosen back to its place, and 0 elsewhere."})
+                                                 f"Partial inverse of ``MaxPool{rank}d``: puts the maxima back, and 0 elsewhere."})
 
 
 MaxUnpool1d, MaxUnpool2d, MaxUnpool3d = map(_unpool, (1, 2, 3))

@@ -1,4 +1,4 @@
-"""The base of all modules."""
+"""The base class of all modules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .hooks import Hooked, RemovableHandle  # noqa: F401
 from .parameter import Buffer, Parameter
 
 class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
-    """What ``load_state_dict`` found on one side only."""
+    """The keys that only the module has, and those that only the state dict has, as ``load_state_dict`` returns them."""
 
     __slots__ = ()
 
@@ -21,7 +21,7 @@ class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpec
 
 
 class Module(Hooked):
-    """A part of a network: parameters, buffers and smaller modules, each under the name of its attribute.
+    """Base class for all neural network modules. Assigning a parameter, buffer or module to an attribute registers it.
 
         >>> import cotangent as ct
         >>> class Net(ct.nn.Module):
@@ -50,10 +50,10 @@ class Module(Hooked):
         self._no_hooks()
 
     def forward(self, *input):
-        """What the module computes; a subclass says what that is."""
+        """Computes the output of the module. Subclasses override it."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
-    # What an attribute is.
+    # Attributes.
 
     def __setattr__(self, name, value):
         own = self.__dict__
@@ -73,21 +73,21 @@ class Module(Hooked):
             self.register_buffer(name, value, value.persistent)
         elif name in self._parameters:
             if value is not None:
-                raise TypeError(f"cannot assign a {type(value).__name__} as the parameter {name}: it should be a Parameter or None")
+                raise TypeError(f"the parameter {name} must be a Parameter or None, got {type(value).__name__}")
             self._parameters[name] = None
         elif name in self._modules:
             if value is not None:
-                raise TypeError(f"cannot assign a {type(value).__name__} as the module {name}: it should be a Module or None")
+                raise TypeError(f"the module {name} must be a Module or None, got {type(value).__name__}")
             self._modules[name] = None
         elif name in self._buffers:
             if value is not None and not isinstance(value, Tensor):
-                raise TypeError(f"cannot assign a {type(value).__name__} as the buffer {name}: it should be a Tensor or None")
+                raise TypeError(f"the buffer {name} must be a Tensor or None, got {type(value).__name__}")
             self._buffers[name] = value
         else:
             object.__setattr__(self, name, value)
 
     def _forget(self, name, but):
-        """Takes away what has a name in another role."""
+        """Removes a name from all roles except ``but``."""
         self.__dict__.pop(name, None)
         for role in ("_parameters", "_buffers", "_modules"):
             if role != but:
@@ -112,44 +112,44 @@ class Module(Hooked):
     def __dir__(self):
         return sorted({*super().__dir__(), *self._parameters, *self._buffers, *self._modules})
 
-    def _free(self, name, role):
+    def _free(self, name, role, own):
         if not isinstance(name, str):
-            raise TypeError(f"the name of a {role} should be a str, not of type {type(name).__name__}")
+            raise TypeError(f"the name of a {role} must be a str, got {type(name).__name__}")
         if "." in name or name == "":
-            raise KeyError(f"the name of a {role} cannot be {name!r}: it has a letter and no dot")
-        if hasattr(self, name) and not any(name in own for own in (self._parameters, self._buffers, self._modules)):
+            raise KeyError(f"the name of a {role} must not be empty or contain a dot, got {name!r}")
+        if hasattr(self, name) and name not in own:
             raise KeyError(f"attribute {name!r} already exists")
 
     def register_parameter(self, name, param):
-        """Adds a parameter; ``None`` keeps the name for one."""
-        self._free(name, "parameter")
+        """Adds a parameter under a name. ``None`` reserves the name."""
+        self._free(name, "parameter", self._parameters)
         if param is not None and not isinstance(param, Parameter):
-            raise TypeError(f"the parameter {name} should be a Parameter or None, not of type {type(param).__name__}")
+            raise TypeError(f"the parameter {name} must be a Parameter or None, got {type(param).__name__}")
         self._parameters[name] = param
 
     def register_buffer(self, name, tensor, persistent=True):
-        """Adds a tensor that belongs to the state and is not trained; one that is not persistent is not saved."""
-        self._free(name, "buffer")
+        """Adds a buffer: a tensor of the module's state that is not trained. ``state_dict`` has it only if it is persistent."""
+        self._free(name, "buffer", self._buffers)
         if tensor is not None and not isinstance(tensor, Tensor):
-            raise TypeError(f"the buffer {name} should be a Tensor or None, not of type {type(tensor).__name__}")
+            raise TypeError(f"the buffer {name} must be a Tensor or None, got {type(tensor).__name__}")
         self._buffers[name] = tensor
         (self._non_persistent.discard if persistent else self._non_persistent.add)(name)
 
     def register_module(self, name, module):
-        """As ``add_module``."""
+        """Same as ``add_module``."""
         self.add_module(name, module)
 
     def add_module(self, name, module):
-        """Adds a module under a name."""
-        self._free(name, "module")
+        """Adds a child module under a name."""
+        self._free(name, "module", self._modules)
         if module is not None and not isinstance(module, Module):
-            raise TypeError(f"the module {name} should be a Module or None, not of type {type(module).__name__}")
+            raise TypeError(f"the module {name} must be a Module or None, got {type(module).__name__}")
         self._modules[name] = module
 
-    # What there is.
+    # Traversal.
 
     def named_modules(self, memo=None, prefix="", remove_duplicate=True):
-        """This module and all in it, with their names, each once."""
+        """Iterates over this module and all its submodules with their names, each module once."""
         memo = set() if memo is None else memo
         if self in memo:
             return
@@ -161,11 +161,11 @@ class Module(Hooked):
                 yield from module.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
 
     def modules(self):
-        """This module and all in it, each once."""
+        """Iterates over this module and all its submodules, each once."""
         return (module for _, module in self.named_modules())
 
     def named_children(self):
-        """The modules that are attributes of this one, each once."""
+        """Iterates over the direct child modules with their names, each module once."""
         seen = set()
         for name, module in self._modules.items():
             if module is not None and module not in seen:
@@ -173,7 +173,7 @@ class Module(Hooked):
                 yield name, module
 
     def children(self):
-        """The modules that are attributes of this one, each once."""
+        """Iterates over the direct child modules, each once."""
         return (module for _, module in self.named_children())
 
     def _named(self, role, prefix, recurse, remove_duplicate):
@@ -187,27 +187,27 @@ class Module(Hooked):
                 yield f"{path}.{name}" if path else name, value
 
     def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
-        """The parameters with their names. One that is reached under several names is given once, under the first."""
+        """Iterates over the parameters with their names. A shared parameter appears once, under its first name."""
         return self._named("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse=True):
-        """The parameters, each once."""
+        """Iterates over the parameters, each once."""
         return (value for _, value in self.named_parameters(recurse=recurse))
 
     def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
-        """The buffers with their names."""
+        """Iterates over the buffers with their names."""
         return self._named("_buffers", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse=True):
-        """The buffers, each once."""
+        """Iterates over the buffers, each once."""
         return (value for _, value in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, target):
-        """The module under a name with dots."""
+        """Returns the submodule with a dotted name, such as ``layers.0``."""
         return functools.reduce(_child, filter(None, target.split(".")), self)
 
     def get_parameter(self, target):
-        """The parameter under a name with dots."""
+        """Returns the parameter with a dotted name, such as ``layers.0.weight``."""
         path, _, name = target.rpartition(".")
         found = self.get_submodule(path)._parameters.get(name)
         if found is None:
@@ -215,7 +215,7 @@ class Module(Hooked):
         return found
 
     def get_buffer(self, target):
-        """The buffer under a name with dots."""
+        """Returns the buffer with a dotted name."""
         path, _, name = target.rpartition(".")
         found = self.get_submodule(path)._buffers.get(name)
         if found is None:
@@ -223,7 +223,7 @@ class Module(Hooked):
         return found
 
     def set_submodule(self, target, module):
-        """Puts a module in the place of the one under a name with dots."""
+        """Replaces the submodule with a dotted name."""
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
         _child(parent, name)
@@ -232,7 +232,7 @@ class Module(Hooked):
     # State.
 
     def state_dict(self, *, destination=None, prefix="", keep_vars=False):
-        """The parameters and buffers under their names, outside of the graph; they see later changes of the module."""
+        """Returns the parameters and persistent buffers by name, detached from the graph. They share memory with the module."""
         dict_ = OrderedDict() if destination is None else destination
         for path, module in self.named_modules(remove_duplicate=False):
             saved = {name: x for name, x in module._buffers.items() if name not in module._non_persistent}
@@ -242,10 +242,10 @@ class Module(Hooked):
         return dict_
 
     def load_state_dict(self, state_dict, strict=True, assign=False):
-        """Takes over the values of parameters and buffers. Shapes must be the module's; values are cast to its dtypes.
+        """Copies parameters and buffers from a state dict. Shapes must match; values are cast to the module's dtypes.
 
-        Names that one side lacks are an error, unless ``strict`` is false: then they are returned. Nothing is changed
-        where there is an error. With ``assign`` the tensors themselves take the place of the module's.
+        Missing and unexpected keys are an error if ``strict`` is true. Otherwise they are returned. After an error, the module
+        is unchanged. With ``assign``, the tensors of the state dict replace the module's.
         """
         own, given = self.state_dict(keep_vars=True), dict(state_dict)
         missing = [name for name in own if name not in given]
@@ -257,11 +257,11 @@ class Module(Hooked):
                 try:
                     value = _tensor_of(value)
                 except (TypeError, ValueError, RuntimeError) as error:
-                    faults.append(f"{name} is no tensor but of type {type(value).__name__}: {error}")
+                    faults.append(f"{name} must be a tensor, got {type(value).__name__}: {error}")
                     continue
             if tuple(value.shape) != tuple(own[name].shape):
-                faults.append(f"size mismatch for {name}: the shape of the saved one is {tuple(value.shape)}, "
-                              f"the shape in the model is {tuple(own[name].shape)}")
+                faults.append(f"size mismatch for {name}: the shape must be {tuple(own[name].shape)}, "
+                              f"got {tuple(value.shape)}")
             values[name] = value
         if strict:
             faults = ([f"Unexpected key(s) in state_dict: {', '.join(map(repr, unexpected))}"] if unexpected else []) + (
@@ -269,7 +269,7 @@ class Module(Hooked):
         if faults:
             text = "\n\t".join(faults)
             raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}: nothing was loaded\n\t{text}")
-        # All that can fail comes before the first change.
+        # Everything that can fail comes before the first change.
         ready = {name: value if assign else value.detach().to(own[name].dtype, own[name].device) for name, value in values.items()}
         with no_grad():
             for name, value in ready.items():
@@ -291,17 +291,17 @@ class Module(Hooked):
     def __setstate__(self, state):
         self.__dict__.update(state)
 
-    # Changes of all of it.
+    # Changes of the whole module.
 
     def apply(self, fn):
-        """Calls a function with every module, the innermost first."""
+        """Applies ``fn`` to every submodule and then to the module. Returns the module."""
         for module in self.children():
             module.apply(fn)
         fn(self)
         return self
 
     def train(self, mode=True):
-        """Puts the module and all modules in it into training, in which dropout drops."""
+        """Sets the module and all its submodules to training mode, or to evaluation mode if ``mode`` is false."""
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
         self.training = mode
@@ -310,21 +310,21 @@ class Module(Hooked):
         return self
 
     def eval(self):
-        """Puts the module and all modules in it into evaluation."""
+        """Sets the module and all its submodules to evaluation mode."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad=True):
-        """Lets all parameters be trained, or freezes them."""
+        """Sets ``requires_grad`` of all parameters. False freezes the module."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none=True):
-        """Takes the gradients of all parameters away, or sets them to zero."""
+        """Sets the gradients of all parameters to None, or to zero if ``set_to_none`` is false."""
         _zero_grad(self.parameters(), set_to_none)
 
     def _apply(self, fn):
-        """Replaces the values of all parameters and buffers; they stay the variables they are."""
+        """Applies ``fn`` to the values of all parameters and buffers. The tensor objects stay the same."""
         found = [*self.parameters(), *self.buffers()]
         with no_grad():
             new = [(x, fn(x.detach()), None if x.grad is None else fn(x.grad.detach())) for x in found]
@@ -337,13 +337,13 @@ class Module(Hooked):
         return self
 
     def to(self, *args, **kwargs):
-        """Casts parameters and buffers of floating point, moves them to a device, or both: ``to(dtype)``, ``to(device)``."""
+        """Casts floating-point parameters and buffers, moves all of them to a device, or both: ``to(dtype)``, ``to(device)``."""
         dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
         kwargs.pop("non_blocking", None)
-        # Elements lie in the order of their indices, whatever is asked for.
+        # memory_format has no effect: elements are stored in row-major order.
         kwargs.pop("memory_format", None)
         if kwargs:
-            raise TypeError(f"to: there is no argument {next(iter(kwargs))}")
+            raise TypeError(f"to() got an unexpected argument {next(iter(kwargs))}")
         for arg in args:
             if isinstance(arg, Tensor):
                 dtype, device = arg.dtype, arg.device
@@ -352,7 +352,7 @@ class Module(Hooked):
             elif arg is not None:
                 device = arg
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
-            raise TypeError(f"to: parameters are of floating point, not {dtype.name}")
+            raise TypeError(f"to: dtype must be floating-point or complex, got {dtype.name}")
 
         def convert(x):
             to = dtype if dtype is not None and (x.is_floating_point() or x.is_complex()) else x.dtype
@@ -361,38 +361,38 @@ class Module(Hooked):
         return self._apply(convert)
 
     def type(self, dst_type):
-        """Casts parameters and buffers to a dtype, a type of tensors, or the name of one."""
+        """Casts all parameters and buffers to ``dst_type``: a dtype, a tensor type, or its name."""
         from .._core.dtypes import _dtype_of
 
         return self._apply(lambda x: x.to(_dtype_of(dst_type)))
 
     def to_empty(self, *, device, recurse=True):
-        """Moves parameters and buffers to a device; their values need not be kept, and are."""
+        """Moves parameters and buffers to a device. Unlike in PyTorch, it keeps their values."""
         return self.to(device)
 
     def share_memory(self):
-        """Calls ``share_memory_`` of all parameters and buffers: threads share memory, processes do not."""
+        """Calls ``share_memory_`` on all parameters and buffers. Threads share their memory, processes do not."""
         for x in (*self.parameters(), *self.buffers()):
             x.share_memory_()
         return self
 
     def compile(self, *args, **kwargs):
-        """Nothing is to be done: chains of elementwise operations are fused as they are called."""
+        """Does nothing: chains of elementwise operations are fused as they are called."""
 
     def float(self):
-        """Casts parameters and buffers of floating point to float32."""
+        """Casts floating-point parameters and buffers to float32."""
         return self.to(_c.float32)
 
     def double(self):
-        """Casts parameters and buffers of floating point to float64."""
+        """Casts floating-point parameters and buffers to float64."""
         return self.to(_c.float64)
 
     def half(self):
-        """Casts parameters and buffers of floating point to float16."""
+        """Casts floating-point parameters and buffers to float16."""
         return self.to(_c.float16)
 
     def bfloat16(self):
-        """Casts parameters and buffers of floating point to bfloat16."""
+        """Casts floating-point parameters and buffers to bfloat16."""
         return self.to(_c.bfloat16)
 
     def cpu(self):
@@ -403,10 +403,10 @@ class Module(Hooked):
         """Moves parameters and buffers to a GPU."""
         return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
 
-    # Text.
+    # Representation.
 
     def extra_repr(self):
-        """What ``repr`` shows of the module itself."""
+        """Returns the text that ``repr`` shows for the module itself."""
         return ""
 
     def _get_name(self):
@@ -437,7 +437,7 @@ def _zero_grad(parameters, set_to_none):
 
 
 def _tensor_of(value):
-    """A tensor of another library, such as PyTorch's or NumPy's, as one of ours."""
+    """Converts a tensor of another library, such as PyTorch or NumPy."""
     import cotangent
 
     if hasattr(value, "detach"):

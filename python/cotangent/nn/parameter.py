@@ -1,4 +1,4 @@
-"""Variables that a module has: parameters, which are trained, and buffers, which are not."""
+"""The tensors of a module: parameters, which are trained, and buffers, which are not."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from .._cotangent import Tensor
 
 
 class Parameter(Tensor):
-    """A leaf that a module trains: assigned to an attribute of a module it is one of its parameters.
+    """A tensor that a module trains. Assigning it to an attribute of a module registers it as a parameter.
 
-    It begins with the values of ``data``, and is a variable of its own.
+    It is a new leaf with a copy of the values of ``data``.
     """
 
     def __new__(cls, data=None, requires_grad=True):
@@ -34,7 +34,7 @@ def _rebuild(kind, data, requires_grad):
 
 
 class Buffer(Tensor):
-    """A tensor that belongs to a module's state and is not trained."""
+    """A tensor of a module's state that is not trained. Assigning it to an attribute of a module registers it."""
 
     def __new__(cls, data=None, *, persistent=True):
         self = super().__new__(cls, data.detach() if isinstance(data, Tensor) else data)

@@ -1,4 +1,4 @@
-"""Recurrent layers: they take and give states beside their inputs, which the list of layers cannot say."""
+"""Recurrent layers: they accept and return states, which the crate's list of layers does not describe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ops = _c._functions
 
 class _Recurrent:
     _states = 1
-    # The biases have other names.
+    # The biases have other names than `bias`.
     _optional: dict = {}
 
     def _normal(self, own):
@@ -25,7 +25,7 @@ class _Recurrent:
         return {p["name"]: self.__dict__[p["name"]] for p in type(self)._params}
 
     def flatten_parameters(self):
-        """Nothing: the weights need no other form."""
+        """Does nothing: the weights need no other memory layout."""
 
     @property
     def _flat_weights(self):
@@ -33,7 +33,7 @@ class _Recurrent:
 
     @property
     def all_weights(self):
-        """The weights of each layer and direction."""
+        """The weights and biases, in a list for each layer and direction."""
         weights = self._flat_weights
         each = len(weights) // (self.num_layers * (2 if self.bidirectional else 1))
         return [weights[at:at + each] for at in range(0, len(weights), each)]
@@ -51,7 +51,7 @@ class _Recurrent:
         return self._name.lower() if self._name != "RNN" else f"rnn_{self.nonlinearity}"
 
     def _packed(self, packed, hx):
-        """One direction of one layer after the other, each in runs of steps that have the same number of sequences."""
+        """Computes packed data by layer and direction, each in runs of steps with the same batch size."""
         data, sizes = packed.data, packed.batch_sizes.tolist()
         hx = self._zeros(data, (sizes[0],)) if hx is None else hx
         states = list(hx) if self._states == 2 else [hx]
@@ -80,14 +80,14 @@ class _Recurrent:
         return packed._replace(data=data), tuple(last) if self._states == 2 else last[0]
 
     def _one_way(self, data, runs, states, weights, backwards):
-        """The outputs of packed data, and each sequence's last states."""
+        """Returns the outputs of one layer and direction for packed data, and each sequence's last states."""
         first, given, parts = [state[:0] if backwards else state for state in states], states, []
         now, done = first, []
         pieces = list(zip(runs, _ops["split_with_sizes"](data, [size * steps for size, steps in runs], 0)))
         for (size, steps), piece in reversed(pieces) if backwards else pieces:
             have = now[0].shape[0]
             if size > have:
-                # Sequences that begin here, seen from their end.
+                # In the backward direction, shorter sequences begin at this step.
                 now = [_ops["cat"]([state, begin[have:size]], 0) for state, begin in zip(now, given)]
             elif size < have:
                 done.insert(0, [state[size:] for state in now])
@@ -104,7 +104,7 @@ class _Recurrent:
         return _ops["cat"](parts[::-1] if backwards else parts, 0), ends
 
     def _first(self, input):
-        """States of zeros that fit the input."""
+        """Returns initial states of zeros for an input."""
         return self._zeros(input, () if input.ndim == 2 else (input.shape[0 if self.batch_first else 1],))
 
     def _zeros(self, input, batch):
@@ -117,7 +117,7 @@ class _Recurrent:
 
 class _Cell:
     _states = 1
-    # The biases have other names.
+    # The biases have other names than `bias`.
     _optional: dict = {}
 
     def _normal(self, own):

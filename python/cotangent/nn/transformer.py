@@ -1,4 +1,4 @@
-"""Attention and transformers: several inputs, masks and weights, which the list of layers cannot say."""
+"""Attention and transformers: they have several inputs, which the crate's list of layers does not describe."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Linear, LayerNorm, Dropout = CLASSES["Linear"], CLASSES["LayerNorm"], CLASSES["D
 
 
 def _additive(mask, dtype):
-    """A mask as numbers to add: where a mask of bools is true there is nothing to see."""
+    """Converts a bool mask to an additive one: -inf where it is true, 0 elsewhere."""
     if mask is None or mask.dtype != _c.bool:
         return mask
     return _ops["zeros"](mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, -math.inf)
 
 
 class MultiheadAttention(Module):
-    """Attention with several heads: each looks at all keys with queries, keys and values of its own."""
+    """Multi-head attention: each head projects the queries, keys and values, and attends to all keys."""
 
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=True, add_bias_kv=False, add_zero_attn=False, kdim=None,
                  vdim=None, batch_first=False, device=None, dtype=None):
@@ -53,7 +53,7 @@ class MultiheadAttention(Module):
     def forward(self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None,
                 average_attn_weights=True, is_causal=False):
         if is_causal and attn_mask is None:
-            raise RuntimeError("MultiheadAttention: is_causal says what attn_mask is: give the mask, too")
+            raise RuntimeError("MultiheadAttention: attn_mask must be given with is_causal, got None")
         single = query.ndim == 2
         if single:
             query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
@@ -103,12 +103,12 @@ def _activation(activation):
     if callable(activation):
         return activation
     if activation not in ("relu", "gelu"):
-        raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+        raise RuntimeError(f"activation must be relu, gelu or a function, got {activation}")
     return _ops[activation]
 
 
 class _Block(Module):
-    """What the layers of encoders and decoders have in common."""
+    """Base class of encoder and decoder layers."""
 
     def _make(self, d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, count):
         self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first)
@@ -122,7 +122,7 @@ class _Block(Module):
             setattr(self, f"norm{at}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias))
         for at in range(1, count + 1):
             setattr(self, f"dropout{at}", Dropout(dropout))
-        # By name, so that it can be pickled.
+        # Stored by name, so that it can be pickled.
         self.activation = activation
         _activation(activation)
 
@@ -135,7 +135,7 @@ class _Block(Module):
 
 
 class TransformerEncoderLayer(_Block):
-    """Attention of a sequence to itself, and a network of two layers at each position, each with a residual and a norm."""
+    """An encoder layer: self-attention and a feed-forward network, each with a residual connection and a layer norm."""
 
     def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5,
                  batch_first=False, norm_first=False, bias=True, device=None, dtype=None):
@@ -144,12 +144,13 @@ class TransformerEncoderLayer(_Block):
         self.to(device=device, dtype=dtype)
 
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
-        attend = lambda x: self.self_attn(x, x, x, attn_mask=src_mask, key_padding_mask=src_key_padding_mask, need_weights=False)[0]
+        attend = lambda x: self.self_attn(x, x, x, attn_mask=src_mask, key_padding_mask=src_key_padding_mask, need_weights=False,
+                                          is_causal=is_causal)[0]
         return self._residual(self._residual(src, 1, attend), 2, self._feed_forward)
 
 
 class TransformerDecoderLayer(_Block):
-    """As the encoder's, with attention to the encoder's outputs between."""
+    """A decoder layer: self-attention, attention to the encoder's output, and a feed-forward network."""
 
     def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5,
                  batch_first=False, norm_first=False, bias=True, device=None, dtype=None):
@@ -159,14 +160,16 @@ class TransformerDecoderLayer(_Block):
 
     def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
                 memory_key_padding_mask=None, tgt_is_causal=False, memory_is_causal=False):
-        own = lambda x: self.self_attn(x, x, x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask, need_weights=False)[0]
+        own = lambda x: self.self_attn(x, x, x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask, need_weights=False,
+                                       is_causal=tgt_is_causal)[0]
         other = lambda x: self.multihead_attn(x, memory, memory, attn_mask=memory_mask,
-                                              key_padding_mask=memory_key_padding_mask, need_weights=False)[0]
+                                              key_padding_mask=memory_key_padding_mask, need_weights=False,
+                                              is_causal=memory_is_causal)[0]
         return self._residual(self._residual(self._residual(tgt, 1, own), 2, other), 3, self._feed_forward)
 
 
 class TransformerEncoder(Module):
-    """Layers of an encoder: copies of one, each with parameters of its own."""
+    """A stack of encoder layers: copies of ``encoder_layer``, each with its own parameters."""
 
     def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True, mask_check=True):
         super().__init__()
@@ -175,12 +178,12 @@ class TransformerEncoder(Module):
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
         for layer in self.layers:
-            src = layer(src, src_mask=mask, src_key_padding_mask=src_key_padding_mask)
+            src = layer(src, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=bool(is_causal))
         return src if self.norm is None else self.norm(src)
 
 
 class TransformerDecoder(Module):
-    """Layers of a decoder: copies of one, each with parameters of its own."""
+    """A stack of decoder layers: copies of ``decoder_layer``, each with its own parameters."""
 
     def __init__(self, decoder_layer, num_layers, norm=None):
         super().__init__()
@@ -190,12 +193,13 @@ class TransformerDecoder(Module):
     def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
                 memory_key_padding_mask=None, tgt_is_causal=None, memory_is_causal=False):
         for layer in self.layers:
-            tgt = layer(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+            tgt = layer(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
+                        bool(tgt_is_causal), memory_is_causal)
         return tgt if self.norm is None else self.norm(tgt)
 
 
 class Transformer(Module):
-    """An encoder and a decoder."""
+    """A transformer: an encoder and a decoder."""
 
     def __init__(self, d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6, dim_feedforward=2048, dropout=0.1,
                  activation="relu", custom_encoder=None, custom_decoder=None, layer_norm_eps=1e-5, batch_first=False,
@@ -216,11 +220,12 @@ class Transformer(Module):
     def forward(self, src, tgt, src_mask=None, tgt_mask=None, memory_mask=None, src_key_padding_mask=None,
                 tgt_key_padding_mask=None, memory_key_padding_mask=None, src_is_causal=None, tgt_is_causal=None,
                 memory_is_causal=False):
-        memory = self.encoder(src, src_mask, src_key_padding_mask)
-        return self.decoder(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
+        return self.decoder(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
+                            tgt_is_causal, memory_is_causal)
 
     @staticmethod
     def generate_square_subsequent_mask(sz, device=None, dtype=None):
-        """A mask with which a position sees itself and those before."""
+        """Returns a causal mask: each position attends to itself and to earlier positions."""
         full = _ops["full"]((sz, sz), -math.inf, dtype=dtype or _c.get_default_dtype(), device=device)
         return full.triu(1)

@@ -1,4 +1,4 @@
-"""Optimisers and learning rates: PyTorch's ``torch.optim``.
+"""Optimisers and learning rate schedulers, as in ``torch.optim``.
 
     >>> import cotangent as ct
     >>> model = ct.nn.Linear(3, 1)
@@ -23,7 +23,7 @@ from .optimizer import Optimizer  # noqa: F401
 
 globals().update(optimizer.CLASSES)
 
-# PyTorch has a file for each optimiser.
+# The names of PyTorch's files, one for each optimiser.
 _FILES = "adadelta adagrad adam adamax adamw asgd lbfgs nadam radam rmsprop rprop sgd sparse_adam"
 _aliases.alias(__name__, _FILES)
 

@@ -1,4 +1,4 @@
-"""Learning rates that change: the crate's schedules under PyTorch's names."""
+"""Learning rate schedulers: the crate's schedules under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .. import _cotangent as _c
 
 
 class LRScheduler:
-    """Hands the rates of a schedule to an optimiser, step by step, for all its groups."""
+    """Base class of schedulers, which set the learning rates of an optimiser's groups at each step."""
 
     def __init__(self, optimizer, last_epoch=-1):
         self.optimizer = optimizer
         for at, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                # A scheduler before it may have changed the rate.
+                # An earlier scheduler may have set initial_lr, and changed lr.
                 group.setdefault("initial_lr", _number(group["lr"]))
             elif "initial_lr" not in group:
                 raise KeyError(f"param 'initial_lr' is not specified in param_groups[{at}] when resuming an optimizer")
@@ -26,21 +26,21 @@ class LRScheduler:
         self.step()
 
     def get_lr(self):
-        """The rates of the step that ``last_epoch`` names; a schedule of one's own says what they are."""
+        """Returns the learning rates of the step ``last_epoch``. Subclasses override it."""
         return self._lrs(max(self.last_epoch, 0), self.base_lrs)
 
     def _lrs(self, step, base_lrs):
-        raise NotImplementedError(f"{type(self).__name__} does not say its rates: it has no get_lr")
+        raise NotImplementedError(f"{type(self).__name__} must define get_lr")
 
     def _momenta(self, step, groups):
         return None
 
     def get_last_lr(self):
-        """The rates that were set last."""
+        """Returns the learning rates that were set last."""
         return list(self._last_lr)
 
     def step(self, epoch=None):
-        """Goes on to the next step, and sets the optimiser's rates."""
+        """Advances to the next step, and sets the optimiser's learning rates."""
         before = self.last_epoch
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         try:
@@ -60,11 +60,11 @@ class LRScheduler:
         self._last_lr = list(lrs)
 
     def state_dict(self):
-        """How far it is, and the rates it began with."""
+        """Returns the state, without the optimiser."""
         return {name: value for name, value in self.__dict__.items() if name != "optimizer" and not name.startswith("_schedule")}
 
     def load_state_dict(self, state_dict):
-        """Takes over what ``state_dict`` gave."""
+        """Loads a state that ``state_dict`` returned."""
         self.__dict__.update(state_dict)
 
     def __getstate__(self):
@@ -86,12 +86,12 @@ def _set_momentum(group, momentum):
 
 
 class _Listed(LRScheduler):
-    """A schedule of the crate, whose arguments are attributes."""
+    """A scheduler that is implemented in the crate. Its arguments are attributes."""
 
     _names: tuple = ()
 
     def __init__(self, optimizer, last_epoch=-1, **arguments):
-        # Numbers of steps may be written as floats.
+        # Numbers of steps may be whole floats.
         whole = ("step_size", "T_max", "total_iters", "step_size_up", "step_size_down")
         arguments = {name: int(value) if name in whole and isinstance(value, float) and value.is_integer() else value
                      for name, value in arguments.items()}
@@ -102,7 +102,7 @@ class _Listed(LRScheduler):
     def _function(self):
         own = {name: getattr(self, name) for name in self._names}
         kept = self.__dict__.get("_schedule")
-        # An argument that was changed takes effect.
+        # A changed argument takes effect.
         if kept is None or kept[0] != own:
             self._schedule = kept = own, _c._Schedule(type(self).__name__, own)
         return kept[1]
@@ -115,7 +115,7 @@ class _Listed(LRScheduler):
 
 
 def _class(name, arguments, docs):
-    """A class from its arguments with defaults, in PyTorch's order."""
+    """Creates a scheduler class from its arguments and defaults, in PyTorch's order."""
     empty = inspect.Parameter.empty
     kinds = inspect.Parameter
     params = [kinds(key, kinds.POSITIONAL_OR_KEYWORD, default=value) for key, value in arguments.items()]
@@ -129,7 +129,7 @@ def _class(name, arguments, docs):
         own.pop("self")
         for key, value in own.items():
             if value is empty:
-                raise TypeError(f"{name}() misses the argument {key}")
+                raise TypeError(f"{name}() is missing the argument {key}")
         _Listed.__init__(self, own.pop("optimizer"), own.pop("last_epoch"), **own)
 
     __init__.__signature__ = signature
@@ -137,19 +137,21 @@ def _class(name, arguments, docs):
 
 
 _required = inspect.Parameter.empty
-StepLR = _class("StepLR", {"step_size": _required, "gamma": 0.1}, "The rate times ``gamma`` every ``step_size`` steps.")
-MultiStepLR = _class("MultiStepLR", {"milestones": _required, "gamma": 0.1}, "The rate times ``gamma`` at each milestone.")
-ConstantLR = _class("ConstantLR", {"factor": 1.0 / 3, "total_iters": 5}, "The rate times ``factor`` for the first steps.")
-LinearLR = _class("LinearLR", {"start_factor": 1.0 / 3, "end_factor": 1.0, "total_iters": 5}, "A factor that changes linearly.")
-ExponentialLR = _class("ExponentialLR", {"gamma": _required}, "The rate times ``gamma`` in every step.")
-PolynomialLR = _class("PolynomialLR", {"total_iters": 5, "power": 1.0}, "A polynomial down to 0.")
-CosineAnnealingLR = _class("CosineAnnealingLR", {"T_max": _required, "eta_min": 0.0}, "Half a cosine down to ``eta_min``.")
+StepLR = _class("StepLR", {"step_size": _required, "gamma": 0.1}, "Multiplies the rates by ``gamma`` every ``step_size`` steps.")
+MultiStepLR = _class("MultiStepLR", {"milestones": _required, "gamma": 0.1}, "Multiplies the rates by ``gamma`` at each milestone.")
+ConstantLR = _class("ConstantLR", {"factor": 1.0 / 3, "total_iters": 5}, "Multiplies the rates by ``factor`` for the first steps.")
+LinearLR = _class("LinearLR", {"start_factor": 1.0 / 3, "end_factor": 1.0, "total_iters": 5},
+                  "Multiplies the rates by a factor that changes linearly.")
+ExponentialLR = _class("ExponentialLR", {"gamma": _required}, "Multiplies the rates by ``gamma`` at every step.")
+PolynomialLR = _class("PolynomialLR", {"total_iters": 5, "power": 1.0}, "Decays the rates to 0 by a polynomial.")
+CosineAnnealingLR = _class("CosineAnnealingLR", {"T_max": _required, "eta_min": 0.0},
+                           "Anneals the rates to ``eta_min`` by half a cosine.")
 CosineAnnealingWarmRestarts = _class("CosineAnnealingWarmRestarts", {"T_0": _required, "T_mult": 1, "eta_min": 0.0},
-                                     "Half a cosine, again and again, each ``T_mult`` times as long.")
+                                     "Cosine annealing with restarts. Each period is ``T_mult`` times as long as the previous one.")
 
 
 class OneCycleLR(_Listed):
-    """From a low rate up to ``max_lr`` and down again, with the momentum the other way round."""
+    """The 1cycle policy: the rate rises to ``max_lr`` and falls again. The momentum moves the opposite way."""
 
     _names = ("max_lr", "total_steps", "pct_start", "anneal_strategy", "cycle_momentum", "base_momentum", "max_momentum",
               "div_factor", "final_div_factor", "three_phase")
@@ -167,21 +169,21 @@ class OneCycleLR(_Listed):
 
 
 class CyclicLR(_Listed):
-    """Up and down between two rates."""
+    """Cycles the rates between ``base_lr`` and ``max_lr``."""
 
     _names = ("base_lr", "max_lr", "step_size_up", "step_size_down", "mode", "gamma", "cycle_momentum", "base_momentum", "max_momentum")
 
     def __init__(self, optimizer, base_lr, max_lr, step_size_up=2000, step_size_down=None, mode="triangular", gamma=1.0,
                  scale_fn=None, scale_mode="cycle", cycle_momentum=True, base_momentum=0.8, max_momentum=0.9, last_epoch=-1):
         if scale_fn is not None:
-            raise NotImplementedError("CyclicLR: scale_fn: a LambdaLR takes any function of the step")
+            raise NotImplementedError("CyclicLR: scale_fn must be None: LambdaLR accepts any function of the step")
         super().__init__(optimizer, last_epoch, base_lr=base_lr, max_lr=max_lr, step_size_up=step_size_up,
                          step_size_down=step_size_down, mode=mode, gamma=gamma, cycle_momentum=cycle_momentum,
                          base_momentum=base_momentum, max_momentum=max_momentum)
 
 
 class SWALR(_Listed):
-    """From the rate that is there to ``swa_lr``, which it keeps."""
+    """Anneals the current rates to ``swa_lr``, and then keeps them."""
 
     _names = ("swa_lr", "anneal_epochs", "anneal_strategy")
 
@@ -189,14 +191,14 @@ class SWALR(_Listed):
         super().__init__(optimizer, last_epoch, swa_lr=swa_lr, anneal_epochs=anneal_epochs, anneal_strategy=anneal_strategy)
 
     def _share(self, step):
-        """How much of the way is done after so many steps, from 0 to 1."""
+        """Returns the fraction of the annealing that is done after ``step`` steps, from 0 to 1."""
         if self.anneal_epochs == 0:
             return 1.0
         done = max(0.0, min(1.0, step / self.anneal_epochs))
         return done if self.anneal_strategy == "linear" else (1 - math.cos(math.pi * done)) / 2
 
     def get_lr(self):
-        """The rates, from those that the optimiser has now: another schedule may have changed them before."""
+        """Returns the rates, computed from the optimiser's current ones: another scheduler may have changed them."""
         before, now = self._share(self._step_count - 1), self._share(self._step_count)
         groups = self.optimizer.param_groups
         ends = self.swa_lr if isinstance(self.swa_lr, (list, tuple)) else [self.swa_lr] * len(groups)
@@ -205,7 +207,7 @@ class SWALR(_Listed):
 
 
 class LambdaLR(LRScheduler):
-    """The rate times a function of the step; of several groups, one function or one for each."""
+    """Multiplies the initial rates by a function of the step: one for all groups, or one for each."""
 
     def __init__(self, optimizer, lr_lambda, last_epoch=-1):
         count = len(optimizer.param_groups)
@@ -218,25 +220,26 @@ class LambdaLR(LRScheduler):
         return [base * function(step) for base, function in zip(base_lrs, self.lr_lambdas)]
 
     def state_dict(self):
-        """How far it is. Functions are not part of it."""
+        """Returns the state, without the optimiser and the functions."""
         return {name: value for name, value in super().state_dict().items() if name != "lr_lambdas"}
 
 
 class MultiplicativeLR(LambdaLR):
-    """The rate times the product of a function over all steps so far."""
+    """Multiplies the rates at each step by a function of the step."""
 
     def _lrs(self, step, base_lrs):
         return [base * math.prod(function(at) for at in range(1, step + 1)) for base, function in zip(base_lrs, self.lr_lambdas)]
 
 
 class SequentialLR(LRScheduler):
-    """One schedule after the other: from each milestone on the next, which counts its own steps from there."""
+    """Runs schedulers one after the other. Each milestone starts the next one, which counts steps from 0."""
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
         if len(schedulers) != len(milestones) + 1:
-            raise ValueError(f"SequentialLR expects one scheduler more than milestones, got {len(schedulers)} and {len(milestones)}")
+            raise ValueError(f"SequentialLR: there must be one scheduler more than {len(milestones)} milestones, "
+                             f"got {len(schedulers)}")
         self._schedulers, self._milestones = list(schedulers), list(milestones)
-        # Each of them has set its first rate; the rates to begin with are those before.
+        # Each scheduler has set its first rates: start again from the initial ones.
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
         super().__init__(optimizer, last_epoch)
@@ -257,12 +260,12 @@ class SequentialLR(LRScheduler):
         return schedule._momenta(own, groups)
 
     def state_dict(self):
-        """How far it and the schedules in it are."""
+        """Returns the state, with the states of the schedulers in it."""
         own = {name: value for name, value in super().state_dict().items() if name != "_schedulers"}
         return own | {"_schedulers": [schedule.state_dict() for schedule in self._schedulers]}
 
     def load_state_dict(self, state_dict):
-        """Takes over what ``state_dict`` gave."""
+        """Loads a state that ``state_dict`` returned."""
         own = dict(state_dict)
         for schedule, saved in zip(self._schedulers, own.pop("_schedulers")):
             schedule.load_state_dict(saved)
@@ -270,7 +273,7 @@ class SequentialLR(LRScheduler):
 
 
 class ChainedScheduler(LRScheduler):
-    """Several schedules at once: each changes the rate that the one before gives."""
+    """Combines several schedulers at each step: each changes the rates that the previous one returns."""
 
     def __init__(self, schedulers, optimizer=None):
         self._schedulers = list(schedulers)
@@ -296,23 +299,23 @@ class ChainedScheduler(LRScheduler):
 
 
 class ReduceLROnPlateau:
-    """Less where a metric does not get better for ``patience`` steps."""
+    """Reduces the rates when a metric has stopped improving for more than ``patience`` steps."""
 
     def __init__(self, optimizer, mode="min", factor=0.1, patience=10, threshold=1e-4, threshold_mode="rel", cooldown=0,
                  min_lr=0, eps=1e-8):
         if not 0.0 <= factor < 1.0:
-            raise ValueError("Factor should be < 1.0.")
+            raise ValueError(f"factor must be in [0, 1), got {factor}")
         if mode not in ("min", "max"):
-            raise ValueError(f"mode {mode} is unknown!")
+            raise ValueError(f"mode must be min or max, got {mode!r}")
         if threshold_mode not in ("rel", "abs"):
-            raise ValueError(f"threshold mode {threshold_mode} is unknown!")
+            raise ValueError(f"threshold_mode must be rel or abs, got {threshold_mode!r}")
         self.optimizer = optimizer
         self.mode, self.factor, self.patience, self.threshold = mode, factor, patience, threshold
         self.threshold_mode, self.cooldown, self.eps = threshold_mode, cooldown, eps
         count = len(optimizer.param_groups)
         self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * count
         if len(self.min_lrs) != count:
-            raise ValueError(f"expected {count} min_lrs, got {len(self.min_lrs)}")
+            raise ValueError(f"min_lr must have {count} elements, one for each group, got {len(self.min_lrs)}")
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
         self._last_lr = [_number(group["lr"]) for group in optimizer.param_groups]
@@ -325,7 +328,7 @@ class ReduceLROnPlateau:
         return metric < bound if self.mode == "min" else metric > bound
 
     def step(self, metrics, epoch=None):
-        """Takes a metric into account."""
+        """Updates the state by the latest value of the metric, and reduces the rates if necessary."""
         metric = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(metric):
@@ -344,13 +347,13 @@ class ReduceLROnPlateau:
         self._last_lr = [_number(group["lr"]) for group in self.optimizer.param_groups]
 
     def get_last_lr(self):
-        """The rates as they are now."""
+        """Returns the learning rates after the last step."""
         return list(self._last_lr)
 
     def state_dict(self):
-        """The best metric, and how long it has been."""
+        """Returns the state, without the optimiser."""
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict):
-        """Takes over what ``state_dict`` gave."""
+        """Loads a state that ``state_dict`` returned."""
         self.__dict__.update(state_dict)

@@ -1,4 +1,4 @@
-"""The optimisers of the crate's list, with PyTorch's names, arguments and state dictionaries."""
+"""The optimisers of the Rust crate, with PyTorch's names, arguments and state dicts."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from .. import _cotangent as _c
 from .._cotangent import Tensor
 from .._core.modes import enable_grad
 
-# PyTorch's names, and its arguments that are several of ours.
+# PyTorch's names, and its arguments that stand for several of the crate's.
 _NAMES = {"Sgd": "SGD", "Lbfgs": "LBFGS", "Lamb": "LAMB"}
 _PAIRS = {"betas": ("beta1", "beta2"), "etas": ("etaminus", "etaplus"), "step_sizes": ("min_step_size", "max_step_size"),
           "eps": ("eps1", "eps2")}
 _RENAMED = {"adjust_lr": "adjust_lr_fn"}
 _WORDS = {"adjust_lr_fn": "original", "line_search_fn": "none"}
-# PyTorch's order, where it is another.
+# PyTorch's order of arguments, where it differs.
 _ORDER = {"Muon": "lr weight_decay momentum nesterov ns_coefficients eps ns_steps adjust_lr_fn".split()}
-# Settings of PyTorch's that choose between ways to compute the same.
+# PyTorch's arguments that choose an implementation. They have no effect.
 _WAYS = ("foreach", "fused", "capturable", "differentiable")
 
 
 def _settings(entry):
-    """The settings of an optimiser as PyTorch has them, with their defaults."""
+    """Returns the arguments of an optimiser in PyTorch's form, with their defaults."""
     own = {p["name"]: p["default"] for p in entry["params"]}
     for name, parts in _PAIRS.items():
         if parts[0] in own:
@@ -40,7 +40,7 @@ def _settings(entry):
 
 
 class _RequiredParameter:
-    """The default of a setting that must be given."""
+    """The default of a required argument."""
 
     def __repr__(self):
         return "<required parameter>"
@@ -50,15 +50,15 @@ required = _RequiredParameter()
 
 
 class Optimizer:
-    """Changes parameters by their gradients.
+    """Base class for all optimisers, which update parameters by their gradients.
 
-    ``params`` are parameters, pairs of names and parameters, or groups: dicts with ``params`` and settings of their own.
-    ``param_groups`` has the settings; what is changed there takes effect in the next step.
+    ``params`` are parameters, pairs of names and parameters, or groups: dicts with ``params`` and their own options.
+    ``param_groups`` has the options. Changes of them take effect in the next step.
 
-    A subclass with a ``step`` of its own keeps what it needs in ``state``, a dictionary for each parameter.
+    A subclass that defines ``step`` keeps its state in ``state``, a dictionary for each parameter.
     """
 
-    # The entry of the crate's list; an optimiser of the user's has none.
+    # The entry in the crate's list of optimisers, or None for a user-defined optimiser.
     _entry: dict | None = None
     _defaults: dict
 
@@ -70,14 +70,14 @@ class Optimizer:
             self.__dict__["_own_state"] = defaultdict(dict)
         groups = [params] if isinstance(params, Tensor) else list(params)
         if isinstance(params, Tensor):
-            raise TypeError("params should be an iterable of Tensors or dicts, not one Tensor")
+            raise TypeError("params must be an iterable of Tensors or dicts, got a Tensor")
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
         for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
             self.add_param_group(group)
 
     def add_param_group(self, param_group):
-        """Adds parameters with settings of their own."""
+        """Adds a group of parameters with its own options."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}")
         group = dict(param_group)
@@ -97,7 +97,7 @@ class Optimizer:
                 raise ValueError("some parameters appear in more than one place of the optimizer's groups")
             seen.add(id(p))
         for name in group.keys() - self.defaults.keys() - {"params", "param_names", "initial_lr", *_WAYS} if self._entry else ():
-            raise TypeError(f"{type(self).__name__}: there is no setting {name}: there are {', '.join(self.defaults)}")
+            raise TypeError(f"{type(self).__name__}: a group has no option {name}, only {', '.join(self.defaults)}")
         for name, value in self.defaults.items():
             group.setdefault(name, copy.copy(value))
         first = sum(len(own["params"]) for own in self.param_groups)
@@ -111,7 +111,7 @@ class Optimizer:
         self.__dict__.pop("_all", None)
 
     def _crate(self, group):
-        """The settings of a group as the crate has them."""
+        """Returns the options of a group in the crate's form."""
         own = {}
         for p in self._entry["params"]:
             name = p["name"]
@@ -127,7 +127,7 @@ class Optimizer:
         return own
 
     def _sync(self):
-        """Hands settings that were changed to the crate."""
+        """Passes changed options to the crate."""
         for at, (group, (optimizer, parameters, before)) in enumerate(zip(self.param_groups, self._rust)):
             now = self._crate(group)
             if now != before:
@@ -138,9 +138,9 @@ class Optimizer:
                 self._rust[at] = optimizer, parameters, now
 
     def step(self, closure=None):
-        """Changes every parameter that has a gradient. ``closure`` computes the loss first, which is returned."""
+        """Performs one step: updates every parameter with a gradient. ``closure`` first computes the loss, which is returned."""
         if self._entry is None:
-            raise NotImplementedError(f"{type(self).__name__} does not say what a step is: define step")
+            raise NotImplementedError(f"{type(self).__name__} must define step")
         loss = None
         if closure is not None:
             with enable_grad():
@@ -152,7 +152,7 @@ class Optimizer:
         self._call(self._post_hooks)
         return loss
 
-    # Hooks, which most optimisers have none of.
+    # Hooks. Most optimisers have none, and share these empty dictionaries.
     _pre_hooks: OrderedDict = OrderedDict()
     _post_hooks: OrderedDict = OrderedDict()
 
@@ -161,7 +161,7 @@ class Optimizer:
             hook(self, (), {})
 
     def register_step_pre_hook(self, hook):
-        """Calls ``hook(optimizer, args, kwargs)`` before each step, when the closure has computed the loss."""
+        """Calls ``hook(optimizer, args, kwargs)`` before each step, after the closure has computed the loss."""
         return self._add_hook("_pre_hooks", hook)
 
     def register_step_post_hook(self, hook):
@@ -174,7 +174,7 @@ class Optimizer:
         return add(self.__dict__.setdefault(name, OrderedDict()), hook)
 
     def zero_grad(self, set_to_none=True):
-        """Takes the gradients away, or sets them to zero."""
+        """Sets the gradients of all parameters to None, or to zero if ``set_to_none`` is false."""
         for group in self.param_groups:
             for p in group["params"]:
                 if set_to_none:
@@ -183,7 +183,7 @@ class Optimizer:
                     p.grad.zero_()
 
     def _parameters(self):
-        """All parameters together, for what is done to their gradients."""
+        """Returns all parameters as one object of the crate, for operations on their gradients."""
         if "_all" not in self.__dict__:
             every = [p for group in self.param_groups for p in group["params"]]
             self._all = _c._Parameters(every, [str(at) for at in range(len(every))])
@@ -192,12 +192,12 @@ class Optimizer:
     # State.
 
     def _kept(self):
-        """What is kept for each parameter, by its number."""
+        """Returns the state of each parameter, by its index."""
         if self._entry is None:
             own = self.__dict__["_own_state"]
             every = [p for group in self.param_groups for p in group["params"]]
             kept = {number: own[p] for number, p in enumerate(every) if p in own}
-            # Some keep what belongs to no parameter under names.
+            # State that belongs to no parameter is stored under names.
             return kept | {key: value for key, value in own.items() if not isinstance(key, Tensor)}
         state = {}
         for optimizer, _, crate in self._rust:
@@ -208,26 +208,26 @@ class Optimizer:
         return {number: self._shown(own) for number, own in sorted(state.items())}
 
     def _shown(self, own):
-        """What is kept for a parameter as PyTorch has it."""
+        """Returns the state of a parameter in PyTorch's form."""
         own = dict(own)
         step = float(own.pop("step"))
         if self._entry["name"] != "Sgd":
             own = {"step": _c._tensor(step, dtype=_c.float32, device=None, requires_grad=False), **own}
         if "row_var" in own and "col_var" not in own:
-            # Adafactor's, of what is no matrix.
+            # Adafactor, for a parameter that is not a matrix.
             own["variance"] = own.pop("row_var")
         return own
 
     @property
     def state(self):
-        """What is kept for each parameter that had a step, as it is now."""
+        """The current state of each parameter that had a step."""
         if self._entry is None:
             return self.__dict__["_own_state"]
         every = [p for group in self.param_groups for p in group["params"]]
         return {every[number]: own for number, own in self._kept().items()}
 
     def state_dict(self):
-        """The settings, and what is kept for each parameter: PyTorch's form."""
+        """Returns the options and the state of each parameter, in PyTorch's form."""
         groups, at = [], 0
         for group in self.param_groups:
             own = {name: value for name, value in group.items() if name != "params"}
@@ -236,14 +236,14 @@ class Optimizer:
         return {"state": self._kept(), "param_groups": groups}
 
     def load_state_dict(self, state_dict):
-        """Takes over what ``state_dict`` gave, of this optimiser or of PyTorch's. Nothing is changed where there is an error."""
+        """Loads a state dict of this optimiser, or of PyTorch's. After an error, the optimiser is unchanged."""
         groups = state_dict["param_groups"]
         if len(groups) != len(self.param_groups):
-            raise ValueError(f"loaded state dict has {len(groups)} parameter groups, the optimizer has {len(self.param_groups)}")
+            raise ValueError(f"loaded state dict must have {len(self.param_groups)} parameter groups, got {len(groups)}")
         for saved, own in zip(groups, self.param_groups):
             if len(saved["params"]) != len(own["params"]):
-                raise ValueError(f"loaded state dict has a parameter group of {len(saved['params'])} parameters, the optimizer's "
-                                 f"has {len(own['params'])}")
+                raise ValueError(f"loaded state dict: a parameter group must have {len(own['params'])} parameters, "
+                                 f"got {len(saved['params'])}")
         numbers, new = {}, []
         for saved, own in zip(groups, self.param_groups):
             for number, p in zip(saved["params"], own["params"]):
@@ -257,7 +257,7 @@ class Optimizer:
                 named[number] = copy.deepcopy(own)
                 continue
             if number not in numbers:
-                raise ValueError(f"loaded state dict has a state of parameter {number}, which is in no group")
+                raise ValueError(f"loaded state dict has the state of parameter {number}, which is in no group")
             at, p = numbers[number]
             kept[at] = _copied(own, p) if self._entry is None else self._read(at, own, p)
         if self._entry is None:
@@ -281,14 +281,14 @@ class Optimizer:
         self._rust = rust
 
     def _read(self, at, saved, p):
-        """What is kept for a parameter as the crate has it."""
+        """Converts the saved state of a parameter to the crate's form."""
         from ..nn.module import _tensor_of
 
         tensors = {name: value if isinstance(value, Tensor) else _tensor_of(value) for name, value in saved.items()
                    if value is not None and not isinstance(value, (int, float))}
         numbers = {name: value for name, value in saved.items() if isinstance(value, (int, float))}
         numbers |= {name: tensors.pop(name).item() for name in ("step", "mu_product") if name in tensors}
-        # PyTorch's SGD does not count; what matters is whether there was a step.
+        # PyTorch's SGD does not count steps. The crate only needs to know that there was one.
         own = {"step": _c._tensor(int(numbers.get("step", 1)), dtype=_c.int64, device=None, requires_grad=False)}
         if "mu_product" in numbers:
             own["mu_product"] = _c._tensor(float(numbers["mu_product"]), dtype=_c.float64, device=None, requires_grad=False)
@@ -321,7 +321,7 @@ class Optimizer:
 
 
 def _copied(state, p):
-    """What an optimiser of the user's keeps for a parameter, with tensors of floating point in the parameter's dtype, on its device."""
+    """Copies a parameter's state in a user-defined optimiser. Floating-point tensors get the parameter's dtype and device."""
     def one(name, x):
         if not isinstance(x, Tensor):
             return copy.deepcopy(x)
@@ -331,7 +331,7 @@ def _copied(state, p):
 
 
 def _plain(value):
-    """Lists of a file as the tuples that settings are."""
+    """Converts lists, as files have them, to the tuples of the options."""
     return tuple(value) if isinstance(value, list) and not any(isinstance(x, str) for x in value) else value
 
 
@@ -342,13 +342,13 @@ def _class(entry):
         for way in _WAYS:
             kwargs.pop(way, None)
         if len(args) > len(own):
-            raise TypeError(f"{name}() takes at most {len(own) + 1} arguments, {len(args) + 1} were given")
+            raise TypeError(f"{name}() takes at most {len(own) + 1} arguments, got {len(args) + 1}")
         given = dict(zip(own, args))
         for key, value in kwargs.items():
             if key not in own:
-                raise TypeError(f"{name}() has no parameter {key}: there are {', '.join(own)}")
+                raise TypeError(f"{name}() has no parameter {key}, only {', '.join(own)}")
             if key in given:
-                raise TypeError(f"{name}() got {key} twice")
+                raise TypeError(f"{name}() got multiple values for argument {key}")
             given[key] = value
         Optimizer.__init__(self, params, own | given)
 
@@ -377,7 +377,7 @@ class LBFGS(CLASSES["LBFGS"]):
     __init__.__signature__ = inspect.signature(CLASSES["LBFGS"].__init__)
 
     def step(self, closure):
-        """A step of up to ``max_iter`` iterations. ``closure`` computes the loss and calls ``backward``."""
+        """Performs one step of up to ``max_iter`` iterations. ``closure`` computes the loss and calls ``backward``."""
         loss, self._memory = _c._lbfgs_step(self._crate(self.param_groups[0]), self._memory, self._rust[0][1], closure)
         return loss
 
@@ -385,10 +385,10 @@ class LBFGS(CLASSES["LBFGS"]):
         return {0: dict(self._memory)} if self._memory else {}
 
     def load_state_dict(self, state_dict):
-        """Takes over what ``state_dict`` gave."""
+        """Loads a state dict of this optimiser."""
         own = state_dict["state"].get(0)
         if own is not None and "al" in own:
-            raise ValueError("LBFGS: the state of PyTorch's has another form, and cannot be taken over")
+            raise ValueError("LBFGS: the state dict must be one of cotangent, got one of PyTorch")
         super().load_state_dict({**state_dict, "state": {}})
         self._memory = None if own is None else OrderedDict(own)
 

@@ -1,4 +1,4 @@
-"""Averages of a model's weights."""
+"""Averages of model weights."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .lr_scheduler import SWALR  # noqa: F401
 
 
 def get_swa_multi_avg_fn():
-    """The mean of all weights so far."""
+    """Returns the update function of an average with equal weights."""
     return lambda averaged, new, count: averaged + (new - averaged) / (count + 1)
 
 
 def get_ema_multi_avg_fn(decay=0.999):
-    """A running mean that keeps ``decay`` of the one before."""
+    """Returns the update function of an exponential moving average with the factor ``decay``."""
     if not 0.0 <= decay <= 1.0:
-        raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
+        raise ValueError(f"decay must be in [0, 1], got {decay}")
     return lambda averaged, new, count: averaged * decay + new * (1 - decay)
 
 
@@ -26,7 +26,7 @@ get_swa_avg_fn, get_ema_avg_fn = get_swa_multi_avg_fn, get_ema_multi_avg_fn
 
 
 class AveragedModel(Module):
-    """A copy of a model whose parameters are averages of the model's."""
+    """A copy of a model whose parameters are running averages of the model's."""
 
     def __init__(self, model, device=None, avg_fn=None, multi_avg_fn=None, use_buffers=False):
         super().__init__()
@@ -42,7 +42,7 @@ class AveragedModel(Module):
 
     @no_grad()
     def update_parameters(self, model):
-        """Takes the model's weights into the averages; buffers are copied, unless they are averaged, too."""
+        """Updates the averages with the model's parameters. Buffers are copied, or averaged if ``use_buffers`` is true."""
         count = self.n_averaged.item()
         for own, new in zip(self.module.parameters(), model.parameters()):
             new = new.detach().to(own.device)
@@ -56,7 +56,7 @@ class AveragedModel(Module):
 
 @no_grad()
 def update_bn(loader, model, device=None):
-    """Computes the running statistics of batch norms anew, over all batches of ``loader``."""
+    """Recomputes the running statistics of batch norms over all batches of ``loader``."""
     norms = [module for module in model.modules() if type(module).__name__.startswith("BatchNorm") and module.track_running_stats]
     if not norms:
         return

@@ -1,4 +1,4 @@
-"""The classes of ``cotangent.nn`` by the names of PyTorch's files: ``nn.modules.conv.Conv2d`` is ``nn.Conv2d``."""
+"""The classes of ``cotangent.nn`` under PyTorch's module paths: ``nn.modules.conv.Conv2d`` is ``nn.Conv2d``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _aliases.alias(__name__, " ".join(_FILES))
 
 
 def _ntuple(n, name="parse"):
-    """The function that makes a tuple of ``n`` of one value, and leaves a sequence."""
+    """Returns a function that repeats one value ``n`` times as a tuple, and converts a sequence to a tuple."""
 
     def parse(x):
         return tuple(x) if isinstance(x, Iterable) else tuple(itertools.repeat(x, n))
@@ -32,7 +32,7 @@ _single, _pair, _triple, _quadruple = _ntuple(1, "_single"), _ntuple(2, "_pair")
 
 
 class _Loss(Module):
-    """What losses of programs are made of: it has ``reduction``, "mean" unless another is given."""
+    """The base class of user-defined losses, with the attribute ``reduction``."""
 
     def __init__(self, size_average=None, reduce=None, reduction="mean"):
         super().__init__()
@@ -43,7 +43,7 @@ class _Loss(Module):
 
 
 class _WeightedLoss(_Loss):
-    """A loss with a weight for each class, which is a buffer."""
+    """A loss with a weight for each class, stored in the buffer ``weight``."""
 
     def __init__(self, weight=None, size_average=None, reduce=None, reduction="mean"):
         super().__init__(size_average, reduce, reduction)
@@ -51,26 +51,26 @@ class _WeightedLoss(_Loss):
 
 
 class _AnyOf(type):
-    """A base class of PyTorch's: instances are those of some layers of the list."""
+    """The metaclass of PyTorch's private base classes: instances are the layers whose names begin with ``starts``."""
 
     def __instancecheck__(cls, instance):
         return isinstance(instance, tuple(value for name, value in _layers.CLASSES.items() if name.startswith(cls.starts)))
 
 
 class _BatchNorm(metaclass=_AnyOf):
-    """What PyTorch's batch norms have in common."""
+    """PyTorch's base class of batch norms, for ``isinstance``."""
 
     starts = "BatchNorm"
 
 
 class _InstanceNorm(metaclass=_AnyOf):
-    """What PyTorch's instance norms have in common."""
+    """PyTorch's base class of instance norms, for ``isinstance``."""
 
     starts = "InstanceNorm"
 
 
 class _ConvNd(metaclass=_AnyOf):
-    """What PyTorch's convolutions have in common."""
+    """PyTorch's base class of convolutions, for ``isinstance``."""
 
     starts = "Conv"
 

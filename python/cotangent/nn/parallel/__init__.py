@@ -1,4 +1,4 @@
-"""Modules on several GPUs, by PyTorch's name."""
+"""Data parallelism, under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from ..module import Module
 
 
 class DataParallel(Module):
-    """A module, which is called as it is: the whole batch is computed where the module is. Its names begin with ``module.``."""
+    """Calls a module with the whole batch, on the module's device. Names in its state dict begin with ``module.``."""
 
     def __init__(self, module, device_ids=None, output_device=None, dim=0):
         super().__init__()
         if device_ids is not None and len(device_ids) > 1:
-            raise NotImplementedError(f"DataParallel: a batch is not shared by several GPUs: leave device_ids {list(device_ids)} out")
+            raise NotImplementedError(f"DataParallel: device_ids must have at most one GPU, got {list(device_ids)}")
         self.module = module
         if device_ids:
             self.module.cuda(device_ids[0])
@@ -22,5 +22,5 @@ class DataParallel(Module):
 
 def __getattr__(name: str):
     if name == "DistributedDataParallel":
-        raise AttributeError("module 'cotangent.nn.parallel' has no attribute 'DistributedDataParallel': there is one process")
+        raise AttributeError("module 'cotangent.nn.parallel' has no attribute 'DistributedDataParallel': only one process is supported")
     raise AttributeError(f"module 'cotangent.nn.parallel' has no attribute {name!r}")

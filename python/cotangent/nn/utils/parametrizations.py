@@ -1,3 +1,3 @@
-"""Weights that are computed from others."""
+"""Parametrizations that normalise weights."""
 
 from .parametrize import spectral_norm, weight_norm  # noqa: F401

@@ -1,4 +1,4 @@
-"""Parameters that are computed from others each time they are used: PyTorch's ``torch.nn.utils.parametrize``.
+"""Parameters that are computed from stored tensors at each use, as in ``torch.nn.utils.parametrize``.
 
     >>> import cotangent as ct
     >>> from cotangent.nn.utils import parametrize
@@ -21,13 +21,13 @@ from ..parameter import Parameter
 
 
 class ParametrizationList(ModuleList):
-    """What a parameter is computed by, one module after the other, from ``original``, or ``original0`` and so on."""
+    """The modules that compute a parameter, one after the other, from ``original``, or from ``original0`` and so on."""
 
     def __init__(self, modules, original, unsafe=False):
         super().__init__(modules)
         values = original
         with no_grad():
-            # From the last to the first: what must be stored so that the parameter is what it was.
+            # From the last module to the first: the tensors to store so that the parameter keeps its value.
             for module in reversed(list(self)):
                 if hasattr(module, "right_inverse"):
                     values = module.right_inverse(values)
@@ -52,11 +52,11 @@ class ParametrizationList(ModuleList):
         return value
 
     def right_inverse(self, value):
-        """Changes what is stored so that the parameter becomes ``value``."""
+        """Changes the stored tensors so that the parameter becomes ``value``."""
         with no_grad():
             for module in reversed(list(self)):
                 if not hasattr(module, "right_inverse"):
-                    raise NotImplementedError(f"{type(module).__name__} does not say how a value is stored: it has no right_inverse")
+                    raise NotImplementedError(f"to assign the parameter, {type(module).__name__} must define right_inverse")
                 value = module.right_inverse(value)
             for own, new in zip(self._originals(), [value] if self.is_tensor else value):
                 own.copy_(new)
@@ -73,9 +73,9 @@ def _property(name):
 
 
 def register_parametrization(module, tensor_name, parametrization, *, unsafe=False):
-    """Lets a parameter or buffer be computed by a module from what is stored. Gives the module back."""
+    """Computes a parameter or buffer by ``parametrization`` from a stored tensor. Returns ``module``."""
     if is_parametrized(module, tensor_name):
-        # One more, after those that are there.
+        # It follows the existing parametrizations.
         module.parametrizations[tensor_name].append(parametrization)
         return module
     role = next((role for role in (module._parameters, module._buffers) if role.get(tensor_name) is not None), None)
@@ -86,7 +86,8 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
     with no_grad():
         found = made()
     if not unsafe and (found.shape != original.shape or found.dtype != original.dtype):
-        raise ValueError(f"register_parametrization: {tensor_name} of shape {list(original.shape)} would be of shape {list(found.shape)}")
+        raise ValueError(f"register_parametrization: {tensor_name} must keep shape {list(original.shape)} and {original.dtype}, "
+                         f"got {list(found.shape)} and {found.dtype}")
     del role[tensor_name]
     if not is_parametrized(module):
         module.add_module("parametrizations", ModuleDict())
@@ -98,15 +99,15 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
 
 
 def is_parametrized(module, tensor_name=None):
-    """Whether a module, or one of its parameters, is computed from others."""
+    """Whether a module has a parametrization, or whether one of its tensors has one."""
     own = module._modules.get("parametrizations")
     return isinstance(own, ModuleDict) and (tensor_name is None or tensor_name in own)
 
 
 def remove_parametrizations(module, tensor_name, leave_parametrized=True):
-    """Makes a parameter one of its own again: with the value it has, or with what was stored."""
+    """Removes the parametrizations of a tensor. It keeps its value, or gets the stored one if not ``leave_parametrized``."""
     if not is_parametrized(module, tensor_name):
-        raise ValueError(f"remove_parametrizations: {type(module).__name__} has no parameter {tensor_name!r} that is computed")
+        raise ValueError(f"remove_parametrizations: {type(module).__name__} has no parametrized tensor {tensor_name!r}")
     own = module.parametrizations[tensor_name]
     first = own._originals()[0]
     if leave_parametrized:
@@ -115,7 +116,7 @@ def remove_parametrizations(module, tensor_name, leave_parametrized=True):
     elif own.is_tensor:
         value = first
     else:
-        raise ValueError("remove_parametrizations: several tensors are stored: leave_parametrized should be True")
+        raise ValueError("remove_parametrizations: leave_parametrized must be True where several tensors are stored, got False")
     if own.is_tensor and isinstance(first, Parameter):
         first.data = value.detach()
         value = first
@@ -132,12 +133,12 @@ def remove_parametrizations(module, tensor_name, leave_parametrized=True):
 
 
 def type_before_parametrizations(module):
-    """The class of a module before its parameters were computed."""
+    """Returns the class of a module without parametrizations."""
     return type(module)._parametrized if is_parametrized(module) else type(module)
 
 
 class cached:
-    """Inside of it PyTorch computes a parameter once; here it is computed each time."""
+    """A context that does nothing. PyTorch computes parameters once inside of it; here they are computed at each use."""
 
     def __enter__(self):
         return self
@@ -147,7 +148,7 @@ class cached:
 
 
 def _length(v, dim):
-    """The norms of the parts of a tensor along a dimension, with its rank; of the whole tensor, if there is no dimension."""
+    """Returns the norms of the slices along ``dim``, with all dimensions kept, or the norm of the tensor if ``dim`` is None."""
     if dim is None:
         return v.norm()
     dims = [at for at in range(v.ndim) if at != dim % v.ndim]
@@ -167,7 +168,7 @@ class _WeightNorm(Module):
 
 
 class _SpectralNorm(Module):
-    """Divides a matrix by its largest singular value, which steps of the power method follow in training."""
+    """Divides a weight by its largest singular value, which the power method estimates during training."""
 
     def __init__(self, weight, n_power_iterations, dim, eps):
         super().__init__()
@@ -205,12 +206,12 @@ class _SpectralNorm(Module):
 
 
 def weight_norm(module, name="weight", dim=0):
-    """A weight as a direction, ``original1``, times lengths, ``original0``."""
+    """Weight normalisation: the weight is the direction of ``original1`` times the norms ``original0``."""
     return register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
 
 def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
-    """A weight divided by its largest singular value."""
+    """Spectral normalisation: divides the weight by its largest singular value."""
     weight = getattr(module, name)
     if dim is None:
         dim = 1 if "ConvTranspose" in type(module).__name__ else 0

@@ -1,4 +1,4 @@
-"""Sequences of different lengths in one batch: padded, or packed one step after the other.
+"""Batches of sequences of different lengths: padded, or packed step by step.
 
     >>> import cotangent as ct
     >>> from cotangent.nn.utils.rnn import pack_sequence, pad_packed_sequence
@@ -21,9 +21,9 @@ _ops = _c._functions
 
 
 class PackedSequence(namedtuple("PackedSequence", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])):
-    """The elements of several sequences, longest first: all first ones, then all second ones, and so on.
+    """A batch of sequences, longest first: all first elements, then all second elements, and so on.
 
-    ``batch_sizes`` says how many sequences there are at each step. Recurrent layers take it, and give one.
+    ``batch_sizes`` is the number of sequences at each step. Recurrent layers accept and return packed sequences.
     """
 
     __slots__ = ()
@@ -34,33 +34,33 @@ class PackedSequence(namedtuple("PackedSequence", ["data", "batch_sizes", "sorte
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args, **kwargs):
-        """The elements as another dtype or on another device."""
+        """Casts the data to a dtype, or moves it to a device."""
         return self._replace(data=self.data.to(*args, **kwargs))
 
     def cpu(self):
-        """The elements on the CPU."""
+        """Moves the data to the CPU."""
         return self.to("cpu")
 
     def cuda(self, device=None):
-        """The elements on a GPU."""
+        """Moves the data to a GPU."""
         return self._replace(data=self.data.cuda(device))
 
     def float(self):
-        """The elements as float32."""
+        """Casts the data to float32."""
         return self.to(_c.float32)
 
     def double(self):
-        """The elements as float64."""
+        """Casts the data to float64."""
         return self.to(_c.float64)
 
     @property
     def is_cuda(self):
-        """Whether the elements are on a GPU."""
+        """Whether the data is on a GPU."""
         return self.data.is_cuda
 
 
 def invert_permutation(permutation):
-    """The permutation that puts back what another one has put elsewhere."""
+    """Returns the inverse of a permutation."""
     if permutation is None:
         return None
     return _ops["argsort"](permutation)
@@ -71,35 +71,35 @@ def _lengths(lengths):
 
 
 def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
-    """Padded sequences, ``[steps, batch, ..]`` or batch first, packed. Unless they are sorted, say ``enforce_sorted=False``."""
+    """Packs padded sequences, ``[steps, batch, ..]`` or batch first. Unsorted ones need ``enforce_sorted=False``."""
     lengths = _lengths(lengths)
     x = input.transpose(0, 1) if batch_first else input
     if len(lengths) != x.shape[1]:
-        raise ValueError(f"pack_padded_sequence: {len(lengths)} lengths for {x.shape[1]} sequences")
+        raise ValueError(f"pack_padded_sequence: lengths must have {x.shape[1]} elements, got {len(lengths)}")
     if min(lengths, default=0) < 1:
-        raise ValueError("pack_padded_sequence: every sequence should have an element, lengths are " + str(lengths))
+        raise ValueError("pack_padded_sequence: lengths must be positive, got " + str(lengths))
     order = sorted(range(len(lengths)), key=lambda at: -lengths[at])
     indices = None
     if enforce_sorted:
         if any(a < b for a, b in zip(lengths, lengths[1:])):
-            raise RuntimeError(f"pack_padded_sequence: lengths {lengths} are not sorted, longest first: sort them, or pass "
-                               "enforce_sorted=False")
+            raise RuntimeError(f"pack_padded_sequence: lengths must be sorted, longest first, or enforce_sorted must be False, "
+                               f"got {lengths}")
     else:
         indices = _c._tensor(order, dtype=_c.int64, device=x.device)
         x, lengths = x.index_select(1, indices), [lengths[at] for at in order]
     if lengths[0] > x.shape[0]:
-        raise ValueError(f"pack_padded_sequence: a length of {lengths[0]} in {x.shape[0]} steps")
+        raise ValueError(f"pack_padded_sequence: lengths must be at most {x.shape[0]}, got {lengths[0]}")
     sizes = [sum(n > step for n in lengths) for step in range(lengths[0])]
     data = _ops["cat"]([x[step, :size] for step, size in enumerate(sizes)], 0)
     return PackedSequence(data, _c._tensor(sizes, dtype=_c.int64), indices)
 
 
 def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
-    """Packed sequences, padded to the longest or to ``total_length``, and their lengths."""
+    """Pads packed sequences to the longest, or to ``total_length``. Returns the padded tensor and the lengths."""
     sizes = sequence.batch_sizes.tolist()
     steps = len(sizes) if total_length is None else total_length
     if steps < len(sizes):
-        raise ValueError(f"pad_packed_sequence: {total_length} steps for sequences of {len(sizes)}")
+        raise ValueError(f"pad_packed_sequence: total_length must be at least {len(sizes)}, got {total_length}")
     batch, rest = sizes[0], tuple(sequence.data.shape[1:])
     rows = []
     for part, size in zip(_ops["split_with_sizes"](sequence.data, sizes, 0), sizes):
@@ -119,9 +119,9 @@ def _filled(like, shape, value):
 
 
 def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
-    """Sequences in one tensor, as long as the longest; the others are filled at one side."""
+    """Pads sequences at one side to the length of the longest, and stacks them in one tensor."""
     if padding_side not in ("left", "right"):
-        raise ValueError(f"pad_sequence: {padding_side!r} is neither left nor right")
+        raise ValueError(f"pad_sequence: padding_side must be left or right, got {padding_side!r}")
     sequences = list(sequences)
     longest = max(x.shape[0] for x in sequences)
     rows = []
@@ -134,17 +134,17 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
 
 
 def unpad_sequence(padded_sequences, lengths, batch_first=False):
-    """The sequences of a padded tensor, each with its own length."""
+    """Returns the sequences of a padded tensor, each with its own length."""
     x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [x[at, :length] for at, length in enumerate(_lengths(lengths))]
 
 
 def pack_sequence(sequences, enforce_sorted=True):
-    """Sequences, packed. Unless they are sorted, longest first, say ``enforce_sorted=False``."""
+    """Packs sequences. Those that are not sorted, longest first, need ``enforce_sorted=False``."""
     sequences = list(sequences)
     return pack_padded_sequence(pad_sequence(sequences), [x.shape[0] for x in sequences], enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences):
-    """The sequences that were packed."""
+    """Returns the list of sequences in a packed sequence."""
     return unpad_sequence(*pad_packed_sequence(packed_sequences, batch_first=True), batch_first=True)
