@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs the benchmarks here and in other libraries, side by side, and prints how they compare.
+"""Runs the benchmarks in this library and in others, and prints a comparison.
 
-Needs Rust, Python 3.10 and, the first time, the network: PyTorch goes into an environment under `target/`. Programs
-running at the same time spoil the numbers. `benches/README.md` says what is measured and how to read the table.
+Requires Rust, Python 3.10 and, for the first run, a network: PyTorch is installed into an environment under `target/`. Other
+programs that run at the same time distort the times. `benches/README.md` describes the workloads and the table.
 """
 
 import argparse
@@ -34,12 +34,12 @@ WORKLOADS = [
 ]  # fmt: skip
 # Single operations: the rows of the table in `workloads/breadth.rs`.
 OPERATIONS = re.findall(r'\brow\(\s*"(\w+)"', (HERE / "workloads" / "breadth.rs").read_text())
-# Convolutions, pools, norms and recurrence, both ways: those in `workloads/networks.rs`.
+# Convolutions, pooling, normalization and an LSTM, forward and backward: the rows of `workloads/networks.rs`.
 OPERATIONS += re.findall(r'name: "(\w+)"', (HERE / "workloads" / "networks.rs").read_text())
 WORKLOADS += ["cnn_step", "resnet18_step", *OPERATIONS]
-# candle and Burn do not train in mixed precision, and two programs are enough to find the machine's limits.
+# candle and Burn do not train in mixed precision. Two libraries are enough to measure the limits of the machine.
 MISSING = {peer: {"cnn_step", "resnet18_step", "mlp_large_bf16", "gpt_tiny_bf16", "limits", *OPERATIONS} for peer in ("candle", "burn")}
-# A single product or an optimiser's step is the same kernel, and a thousand operations unrolled take minutes to compile.
+# Compilation does not change a single product or an optimiser step, and takes minutes for a thousand unrolled operations.
 MISSING["torch_compile"] = {
     "overhead", "overhead_fwd_nograd", "matmul_64", "matmul_256", "matmul_1024", "matmul_2048", "adamw", "limits",
     *OPERATIONS,
@@ -52,7 +52,7 @@ def say(*words):
 
 
 def output(*command, **options):
-    """The standard output of a command, or nothing if it fails."""
+    """The standard output of a command, or an empty string if it fails."""
     try:
         return subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, **options).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
@@ -60,7 +60,7 @@ def output(*command, **options):
 
 
 def torch_python():
-    """An environment with PyTorch, made once."""
+    """The interpreter of an environment with PyTorch, which is created once."""
     folder = TARGET / "bench-venv"
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not output(str(python), "-c", "import torch, torchvision, numpy; print(torch.__version__)"):
@@ -71,7 +71,7 @@ def torch_python():
 
 
 def build_ours():
-    """The benchmark as Cargo builds it for anyone; it finds out at run time what the CPU can do."""
+    """Builds the benchmark with Cargo's default settings: it detects the CPU's features at run time."""
     command = ["cargo", "bench", "--no-run", "--bench", "workloads", "--message-format", "json"]
     lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout.splitlines()
     built = [json.loads(line) for line in lines if line.startswith("{")]
@@ -79,7 +79,7 @@ def build_ours():
 
 
 def build_peer(peer):
-    """The others choose much of their code at compile time: they get this very CPU."""
+    """Builds a peer for the CPU of this machine: the peers select much of their code at compile time."""
     folder = TARGET / "peers" / peer
     environment = os.environ | {"RUSTFLAGS": "-C target-cpu=native"}
     command = ["cargo", "build", "--release", "--locked", "--bin", "workloads", "--target-dir", folder]
@@ -88,7 +88,7 @@ def build_peer(peer):
 
 
 def programs(peers, python):
-    """Peer to the command that runs its workloads."""
+    """The commands that run the workloads of each peer."""
     commands = {}
     for peer in peers:
         say("building", NAMES[peer])
@@ -143,7 +143,7 @@ def header(peers, python):
 
 
 def measure(command, peer, workload, threads):
-    """The rows of one workload, from a process of its own."""
+    """Runs one workload in a new process and returns its rows."""
     count = str(threads)
     environment = os.environ | {"COTANGENT_NUM_THREADS": count, "RAYON_NUM_THREADS": count, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
     command = [*command, *(["--threads", count] if peer.startswith("torch") else []), workload]
@@ -183,7 +183,7 @@ def seconds_to_first_line(command):
 
 
 def startup(peer, python, under):
-    """Build time, size and start of the smallest program that trains."""
+    """The build time, size and startup time of a minimal training program."""
     row = {"peer": peer, "workload": "minimal"}
     if peer == "torch":
         packages = Path(output(python, "-c", "import torch; print(torch.__path__[0])")).parent
@@ -240,7 +240,7 @@ class Results:
         return "–"
 
     def ratio(self, workload, threads):
-        """How many times as long PyTorch takes."""
+        """PyTorch's time divided by ours."""
         ours, theirs = (self.median(peer, workload, threads, "median_ms") for peer in (OURS, "torch"))
         return theirs / ours if ours and theirs else None
 
@@ -347,13 +347,13 @@ def parse():
     add = parser.add_argument
     add("--peers", nargs="*", choices=PEERS, default=PEERS, help="libraries to compare with (default: all)")
     add("--workloads", nargs="*", choices=WORKLOADS, default=WORKLOADS, metavar="NAME", help="default: all")
-    add("--threads", nargs="+", type=int, default=[1, 2], help="numbers of threads (default: 1 2)")
-    add("--rounds", type=int, default=3, help="how often everything is run (default: 3)")
-    add("--startup", action="store_true", help="also build time, size and start of the smallest program that trains")
-    add("--python", help="an interpreter that has PyTorch, instead of an environment made here")
-    add("--under", type=shlex.split, default=[], metavar="COMMAND", help="runs each program, e.g. 'taskset -c 0,1'")
+    add("--threads", nargs="+", type=int, default=[1, 2], help="thread counts (default: 1 2)")
+    add("--rounds", type=int, default=3, help="number of runs of each workload (default: 3)")
+    add("--startup", action="store_true", help="also measure build time, size and startup time of a minimal training program")
+    add("--python", help="a Python interpreter with PyTorch (default: an environment created under target/)")
+    add("--under", type=shlex.split, default=[], metavar="COMMAND", help="prefix for each program, e.g. 'taskset -c 0,1'")
     add("--markdown", type=Path, metavar="FILE", help="also write the tables to a file")
-    add("--read", type=Path, metavar="FILE", help="run nothing; print the tables of earlier results")
+    add("--read", type=Path, metavar="FILE", help="print the tables of earlier results without running anything")
     return parser.parse_args()
 
 

@@ -1,7 +1,7 @@
 //! Trains a classifier of handwritten digits, and writes a report: `cargo run --release --example digits`.
 //!
-//! The data set comes with the crate: 1797 images of 8×8 pixels, of which 360 are held out for the test. A number after `--`
-//! is that of epochs, 80 unless it is given.
+//! The dataset is part of the crate: 1797 images of 8×8 pixels, of which 360 are held out for testing. A number after
+//! `--` sets the number of epochs (default: 80).
 
 use cotangent::data::{Digits, digits};
 use cotangent::nn::{Dropout, Forward, Linear, Module, ReLU, Sequential};
@@ -14,7 +14,7 @@ const EPOCHS: u64 = 80;
 const RATE: f64 = 3e-3;
 const BATCH: usize = 64;
 
-/// What the model says of images, and what they are.
+/// The logits of the model and the labels.
 fn predict(model: &Sequential, data: &Digits) -> Result<(Tensor, Tensor)> {
     Ok((model.forward(&data.images)?, data.labels.clone()))
 }
@@ -71,9 +71,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     report.save(&path)?;
     println!("report: {}", path.strip_prefix(std::env::current_dir()?).unwrap_or(&path).display());
     if epochs >= EPOCHS && accuracy < 97.0 {
-        return Err(
-            format!("{accuracy:.2} % of the held-out digits is less than the 97 % this example promises").into()
-        );
+        return Err(format!("the accuracy on held-out digits must be at least 97 %, got {accuracy:.2} %").into());
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Deep Q-learning: balances a pole on a cart. `cargo run --release --example dqn [-- --quick]`.
 //!
-//! The environment is CartPole with the dynamics of Barto, Sutton and Anderson (1983), as Gymnasium's `CartPole-v1` has them: a
-//! reward of 1 for each step until the pole falls, the cart leaves the track, or 500 steps are done. The network is trained on
-//! samples of what was seen (a replay buffer) towards a slow copy of itself (a target network), with double Q-learning.
+//! The environment is CartPole with the dynamics of Barto, Sutton and Anderson (1983), as in Gymnasium's `CartPole-v1`:
+//! a reward of 1 for each step until the pole falls, the cart leaves the track, or 500 steps are done. The network is
+//! trained by double Q-learning, with a replay buffer and a target network.
 
 use cotangent::autograd::no_grad;
 use cotangent::nn::{Forward, Linear, Module, ReLU, Sequential};
@@ -13,19 +13,19 @@ use cotangent::{Generator, Result, Tensor};
 type Outcome<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 type Observation = [f32; 4];
 
-/// A cart on a track with a pole on it: position, speed, angle and speed of the angle.
+/// A cart on a track with a pole on it: position, velocity, angle and angular velocity.
 struct CartPole {
     state: [f64; 4],
     steps: usize,
 }
 
-/// What follows an action.
+/// The result of an action.
 struct Step {
     observation: Observation,
     reward: f32,
-    /// The pole has fallen, or the cart is off the track: there is no future.
+    /// Whether the pole has fallen or the cart is off the track.
     terminated: bool,
-    /// Time is up.
+    /// Whether the time limit is reached.
     truncated: bool,
 }
 
@@ -38,12 +38,12 @@ impl CartPole {
         Ok((CartPole { state, steps: 0 }, state.map(|x| x as f32)))
     }
 
-    /// Pushes the cart to the left (0) or to the right (1) for a fiftieth of a second: a step of Euler's method.
+    /// Pushes the cart to the left (0) or to the right (1) for 0.02 s: a step of Euler's method.
     fn step(&mut self, action: usize) -> Step {
         const GRAVITY: f64 = 9.8;
         const POLE: f64 = 0.1;
         const TOTAL: f64 = 1.0 + POLE;
-        /// Half of the pole's length.
+        /// Half the length of the pole.
         const HALF: f64 = 0.5;
         const TAU: f64 = 0.02;
         let [x, x_dot, theta, theta_dot] = self.state;
@@ -60,14 +60,14 @@ impl CartPole {
     }
 }
 
-/// The last transitions; new ones take the place of the oldest.
+/// A replay buffer of the last transitions; new ones replace the oldest.
 struct Replay {
     seen: Vec<(Observation, usize, f32, Observation, bool)>,
     next: usize,
     capacity: usize,
 }
 
-/// A batch of transitions: observations, actions, rewards, what followed, and 0 where nothing does.
+/// A batch of transitions: observations, actions, rewards, next observations, and 0 for the last of an episode.
 struct Batch {
     observations: Tensor,
     actions: Tensor,
@@ -106,8 +106,8 @@ impl Replay {
 
 const GAMMA: f64 = 0.99;
 
-/// How far the network's values are from what was seen: the reward, and the target's value of the action that the network
-/// would take next.
+/// The loss of double Q-learning: values are compared with the reward plus the target network's discounted value of the
+/// action that the network would take next.
 fn loss(model: &Sequential, target: &Sequential, batch: &Batch) -> Result<Tensor> {
     let values = model.forward(&batch.observations)?.gather(1, &batch.actions)?.squeeze(1)?;
     let expected = no_grad(|| {
@@ -123,7 +123,7 @@ fn best_action(model: &Sequential, observation: Observation) -> Result<usize> {
     Ok(usize::from(values[1] > values[0]))
 }
 
-/// The mean return of so many episodes without exploration.
+/// The mean return of `episodes` episodes without exploration.
 fn evaluate(model: &mut Sequential, episodes: usize, seed: u64) -> Result<f64> {
     let mut random = Generator::seed(seed);
     in_eval(model, |model| {
@@ -154,7 +154,7 @@ fn main() -> Outcome {
         .add(Linear::new(64, 64)?)
         .add(ReLU)
         .add(Linear::new(64, 2)?);
-    // A slow copy: its parameters are a moving average of the network's.
+    // The target network: its parameters are a moving average of the network's.
     let mut target = AveragedModel::ema(&model, 0.995)?;
     let (mut optimizer, mut replay, mut bar) = (AdamW::new(1e-3), Replay::new(20_000), Progress::new(steps));
     let (mut environment, mut observation) = CartPole::reset(&mut random)?;
@@ -198,13 +198,13 @@ fn main() -> Outcome {
         }
     }
     bar.clear();
-    let mut kept = kept.ok_or("nothing was evaluated")?;
-    // Other episodes than those that it was chosen by.
+    let mut kept = kept.ok_or("there must be an evaluation")?;
+    // On other episodes than those for selecting the model.
     let episodes = if quick { 5 } else { 50 };
     let mean = evaluate(&mut kept, episodes, 200)?;
     println!("average return: {mean:.1} of {LIMIT} over {episodes} new episodes");
     if mean < promised {
-        return Err(format!("an average return of {mean:.1} is less than the {promised} this example promises").into());
+        return Err(format!("the average return must be at least {promised}, got {mean:.1}").into());
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! Fine-tunes a GPT-2 or Llama from local safetensors by LoRA, and saves the adapters as PEFT does:
+//! Fine-tunes a GPT-2 or Llama from local safetensors with LoRA, and saves the adapters in PEFT's format:
 //! `cargo run --release --example lora -- FOLDER --tokens TOKENS.npy [--rank 8] [--steps 200] [--out adapters]`.
 //!
-//! `FOLDER` has `config.json` and `model.safetensors`, or shards of it with their index, as on Hugging Face. `TOKENS.npy` has the
-//! numbers of the tokens of a text, as Python writes them with
-//! `np.save("tokens.npy", tokenizer(text)["input_ids"])`; without it the bytes of the README are the tokens.
+//! `FOLDER` has `config.json` and `model.safetensors`, or shards of it with their index, as on Hugging Face.
+//! `TOKENS.npy` has the token ids of a text, saved in Python by `np.save("tokens.npy", tokenizer(text)["input_ids"])`.
+//! By default the tokens are the bytes of the README.
 //!
-//! Without a folder the example first trains a tiny Llama of its own for a moment, and saves it the same way.
+//! Without a folder, the example first trains a tiny Llama for a few seconds, and saves it in the same format.
 
 use cotangent::autograd::no_grad;
 use cotangent::io::{npy, safetensors};
@@ -46,14 +46,14 @@ fn arguments() -> Outcome<Arguments> {
             "--batch" => given.batch = value()?.parse()?,
             "--length" => given.length = value()?.parse()?,
             "--rate" => given.rate = value()?.parse()?,
-            _ if word.starts_with("--") || given.folder.is_some() => return Err(format!("what is {word}?").into()),
+            _ if word.starts_with("--") || given.folder.is_some() => return Err(format!("unexpected {word}").into()),
             _ => given.folder = Some(word.into()),
         }
     }
     Ok(given)
 }
 
-/// The mean loss of the next tokens at some places of a text.
+/// The mean loss of predicting the next tokens, over windows of a text that begin at `starts`.
 fn loss(model: &impl CausalModel, tokens: &[i64], starts: &[i64], length: usize) -> Result<Tensor> {
     let window = |from: usize| {
         let rows = starts.iter().flat_map(|start| &tokens[*start as usize + from..][..length]);
@@ -63,7 +63,7 @@ fn loss(model: &impl CausalModel, tokens: &[i64], starts: &[i64], length: usize)
     logits.flatten(0, 1)?.cross_entropy(&window(1)?.flatten(0, 1)?)
 }
 
-/// The loss at the same places each time.
+/// The loss in evaluation mode, over fixed windows of a text.
 fn held_loss(model: &mut (impl CausalModel + Module), tokens: &[i64], length: usize) -> Result<f64> {
     let places: Vec<i64> = (0..8).map(|at| at * (tokens.len() - length - 1) as i64 / 7).collect();
     model.eval();
@@ -88,7 +88,7 @@ fn train(model: &mut (impl CausalModel + Module), tokens: &[i64], given: &Argume
     Ok(())
 }
 
-/// Fine-tunes a model whose weights are in the folder; `new` makes one without them.
+/// Fine-tunes a model with the weights in a folder; `new` creates the model without weights.
 fn fine_tune<M: Adaptable + CausalModel>(
     new: impl Fn() -> Result<M>,
     targets: &[&str],
@@ -104,14 +104,14 @@ fn fine_tune<M: Adaptable + CausalModel>(
     let config = LoraConfig { r: given.rank, lora_alpha: 2.0 * given.rank as f64, ..LoraConfig::new(targets.to_vec()) };
     let layers = add_lora(&mut model, &config)?;
     let trained: usize = model.parameters().iter().filter(|p| p.requires_grad()).map(|p| p.numel()).sum();
-    println!("{layers} adapters of rank {}: {trained} of {all} parameters are trained", given.rank);
+    println!("{layers} adapters of rank {}: {trained} of {all} parameters are trainable", given.rank);
     train(&mut model, tokens, given, given.steps)?;
     let after = held_loss(&mut model, tokens, given.length)?;
     println!("loss {before:.4} before, {after:.4} after");
 
     save_lora(&model, &config, &given.out)?;
     println!("saved to {}", given.out.display());
-    // As a program would that only uses it: the published weights, the adapters, and both as one.
+    // As in a program for inference: the published weights, then the adapters, then the merged weights.
     let mut loaded = new()?;
     load_weights(&mut loaded, folder)?;
     load_lora(&mut loaded, &given.out)?;
@@ -120,22 +120,22 @@ fn fine_tune<M: Adaptable + CausalModel>(
     let merged = held_loss(&mut loaded, tokens, given.length)?;
     println!("loss {with_adapters:.4} loaded, {merged:.4} merged");
     if with_adapters != after || (merged - after).abs() > 1e-3 {
-        return Err("the loaded adapters do not give what was trained".into());
+        return Err("the loss with loaded adapters must equal the trained one".into());
     }
     if given.steps >= 100 && after >= before {
-        return Err(format!("the loss did not fall: {before:.4} before, {after:.4} after").into());
+        return Err(format!("the loss must decrease, got {before:.4} before and {after:.4} after").into());
     }
     Ok(())
 }
 
-/// A tiny Llama over bytes, trained for a moment on one half of the text and saved as models are published.
+/// Trains a tiny Llama over bytes on half of the text, and saves it in the format of published models.
 fn tiny_llama(folder: &Path, given: &Arguments, text: &[i64]) -> Outcome {
     let config = r#"{"model_type": "llama", "vocab_size": 256, "hidden_size": 64, "intermediate_size": 128,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_act": "silu"}"#;
     std::fs::create_dir_all(folder)?;
     std::fs::write(folder.join("config.json"), config)?;
     let mut model = Llama::new(&LlamaConfig::from_file(folder.join("config.json"))?)?;
-    println!("a tiny Llama, trained from nothing:");
+    println!("a tiny Llama, trained from scratch:");
     train(&mut model, text, given, given.steps)?;
     safetensors::save_sharded(folder, &model.state_dict(), 100_000)?;
     Ok(())
@@ -149,7 +149,7 @@ fn main() -> Outcome {
         None => include_bytes!("../README.md").iter().map(|byte| i64::from(*byte)).collect(),
     };
     if tokens.len() < 2 * (given.length + 2) {
-        return Err(format!("{} tokens are too few for windows of {}", tokens.len(), given.length).into());
+        return Err(format!("there must be at least {} tokens, got {}", 2 * (given.length + 2), tokens.len()).into());
     }
     let folder = match &given.folder {
         Some(folder) => folder.clone(),
@@ -172,6 +172,6 @@ fn main() -> Outcome {
             let config = LlamaConfig::from_file(&config)?;
             fine_tune(|| Llama::new(&config), &["q_proj", "v_proj", "up_proj", "down_proj"], &folder, &given, &tokens)
         }
-        other => Err(format!("{}: model_type is {other:?}, and gpt2 and llama are known", config.display()).into()),
+        other => Err(format!("{}: model_type must be gpt2 or llama, got {other:?}", config.display()).into()),
     }
 }

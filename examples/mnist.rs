@@ -1,8 +1,8 @@
 //! Trains a classifier of handwritten digits on MNIST: `cargo run --release --example mnist -- FOLDER [--model mlp|cnn]
 //! [--epochs N]`.
 //!
-//! The folder has the four files of MNIST, gzipped or not: `train-images-idx3-ubyte`, `train-labels-idx1-ubyte` and the
-//! same with `t10k`. Fashion-MNIST and KMNIST come in files of these names, too. The last line is the accuracy on the test.
+//! The folder must have the four files of MNIST, gzipped or not: `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`,
+//! and the same with `t10k`. Fashion-MNIST and KMNIST have the same file names. The last line is the test accuracy.
 
 use cotangent::autograd::no_grad;
 use cotangent::data::{DataLoader, DataLoaderOptions, Mnist, Part};
@@ -30,16 +30,16 @@ fn args() -> Result<Args, String> {
             "--model" => {
                 model = value()?;
                 if model != "mlp" && model != "cnn" {
-                    return Err(format!("--model {model}: there are mlp and cnn\n{USAGE}"));
+                    return Err(format!("--model must be mlp or cnn, got {model}\n{USAGE}"));
                 }
             }
             "--epochs" => {
                 let text = value()?;
                 let number = text.parse().ok().filter(|&n| n > 0);
-                epochs = Some(number.ok_or(format!("--epochs {text}: at least 1\n{USAGE}"))?);
+                epochs = Some(number.ok_or(format!("--epochs must be at least 1, got {text}\n{USAGE}"))?);
             }
             _ if word.starts_with("--") || folder.is_some() => {
-                return Err(format!("{word} is not understood\n{USAGE}"));
+                return Err(format!("unknown argument: {word}\n{USAGE}"));
             }
             _ => folder = Some(word),
         }
@@ -47,7 +47,7 @@ fn args() -> Result<Args, String> {
     Ok(Args { folder: folder.ok_or(USAGE)?, model, epochs })
 }
 
-/// 784-128-10.
+/// A perceptron with layers of 784, 128 and 10.
 fn mlp() -> Result<Sequential> {
     Ok(Sequential::new().add(Flatten::new()).add(Linear::new(784, 128)?).add(ReLU).add(Linear::new(128, 10)?))
 }
@@ -69,12 +69,12 @@ fn cnn() -> Result<Sequential> {
         .add(Linear::new(128, 10)?))
 }
 
-/// Pixels from 0 to 1 with the mean and the standard deviation of MNIST taken out.
+/// Normalizes pixels from 0 to 1 with the mean and the standard deviation of MNIST.
 fn normalized(images: &Tensor) -> Result<Tensor> {
     images.sub(0.1307)?.div(0.3081)
 }
 
-/// The share of images whose digit the model names.
+/// The fraction of images that the model classifies correctly.
 fn accuracy(model: &mut Sequential, loader: &DataLoader<(Tensor, Tensor)>) -> Result<f64> {
     model.eval();
     let (mut right, mut all) = (0.0, 0);
@@ -113,7 +113,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (mut losses, mut images, start) = (0.0, 0, Instant::now());
         for (step, batch) in train.iter().enumerate() {
             let (x, y) = batch?;
-            // Up to the full rate in the first tenth of all steps, then down to nothing.
+            // Linear warm-up in the first tenth of all steps, then linear decay to 0.
             let done = (epoch * steps + step) as f64 / total;
             optimizer.set_lr(rate * (10.0 * done + 0.01).min((1.0 - done) / 0.9));
             let loss = model.forward(&normalized(&x)?)?.cross_entropy_with(&y, &smooth)?;

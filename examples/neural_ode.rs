@@ -1,9 +1,9 @@
-//! A neural ordinary differential equation: a network learns the field y' = f(y) whose solution is a spiral that was seen at some
-//! times. `cargo run --release --example neural_ode [-- --quick]`.
+//! A neural ordinary differential equation: a network learns the field y' = f(y) from a solution, which is a spiral, at
+//! discrete times. `cargo run --release --example neural_ode [-- --quick]`.
 //!
-//! The gradient is that of the adjoint method (Chen and others, 2018): from the end back to the beginning a second equation is
-//! solved, for the derivative of the loss by the state, with products of vectors and Jacobians of f. Memory does not grow with
-//! the number of steps of the solver. At the start its gradient is compared with the one through the solver itself.
+//! The gradient is computed by the adjoint method (Chen et al., 2018): a second equation, for the derivative of the
+//! loss with respect to the state, is solved backwards in time with vector-Jacobian products of f. Memory does not grow
+//! with the number of solver steps. First, the gradient is compared with that of backpropagation through the solver.
 
 use cotangent::autograd::{GradOptions, grad_with, no_grad};
 use cotangent::nn::{Forward, Linear, Module, Sequential, SiLU};
@@ -13,12 +13,12 @@ use cotangent::{Generator, Result, Tensor, s, tensor};
 
 type Outcome<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// The field of the network. The cubes of the state help, since the true one has them.
+/// The field of the network. It depends on the cubes of the state, as the true field does.
 fn field(model: &Sequential, y: &Tensor) -> Result<Tensor> {
     model.forward(&y.pow(3)?)
 }
 
-/// A step of the classical method of Runge and Kutta, of any number of tensors together.
+/// A step of the classical Runge-Kutta method for several tensors.
 fn runge_kutta(f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>, y: &[Tensor], h: f64) -> Result<Vec<Tensor>> {
     let moved = |k: &[Tensor], by: f64| -> Result<Vec<Tensor>> {
         y.iter().zip(k).map(|(y, k)| y.add(&k.mul(by * h)?)).collect()
@@ -31,7 +31,7 @@ fn runge_kutta(f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>, y: &[Tensor], h: f6
     y.iter().enumerate().map(|(i, y)| y.add(mean(i))).collect()
 }
 
-/// The states at `times` steps of width `h`, that at the beginning first: `[batch, 2]` each.
+/// The initial state and the states after `times` steps of size `h`: `[batch, 2]` each.
 fn solve(f: impl Fn(&Tensor) -> Result<Tensor>, start: &Tensor, times: usize, h: f64) -> Result<Vec<Tensor>> {
     let mut states = vec![start.clone()];
     for _ in 0..times {
@@ -41,12 +41,12 @@ fn solve(f: impl Fn(&Tensor) -> Result<Tensor>, start: &Tensor, times: usize, h:
     Ok(states)
 }
 
-/// The mean distance from what was seen, `[times, batch, 2]`.
+/// The mean absolute difference from the observations, `[times, batch, 2]`.
 fn distance(states: &[Tensor], seen: &Tensor) -> Result<Tensor> {
     Tensor::stack(&states[1..], 0)?.sub(seen)?.abs()?.mean(..)
 }
 
-/// The derivatives of the adjoint at one moment: of the state, of the cotangent (-a ∂f/∂y), and of the gradients (-a ∂f/∂θ).
+/// The time derivatives of the adjoint equation: of the state, the cotangent (-a ∂f/∂y) and the gradients (-a ∂f/∂θ).
 fn backwards(model: &Sequential, parts: &[Tensor]) -> Result<Vec<Tensor>> {
     let (y, a) = (parts[0].detach().requires_grad_(true)?, &parts[1]);
     let f = field(model, &y)?;
@@ -61,11 +61,11 @@ fn backwards(model: &Sequential, parts: &[Tensor]) -> Result<Vec<Tensor>> {
     Ok(all)
 }
 
-/// The loss, and its gradient by the parameters by the adjoint method.
+/// The loss, and its gradient with respect to the parameters, by the adjoint method.
 fn adjoint(model: &Sequential, start: &Tensor, seen: &Tensor, h: f64) -> Result<(f64, Vec<Tensor>)> {
     let times = seen.shape()[0];
     let states = no_grad(|| solve(|y| field(model, y), start, times, h))?;
-    // The derivative of the loss by each state that was compared.
+    // The derivative of the loss with respect to each observed state.
     let leaves = states.iter().map(|y| y.detach().requires_grad_(true)).collect::<Result<Vec<_>>>()?;
     let loss = distance(&leaves, seen)?;
     let jumps = grad_with(&loss, &leaves[1..].iter().collect::<Vec<_>>(), GradOptions::new())?;
@@ -95,11 +95,11 @@ fn main() -> Outcome {
 
     let mut model = Sequential::new().add(Linear::new(2, 50)?).add(SiLU).add(Linear::new(50, 2)?);
     for mut parameter in model.parameters_mut() {
-        // A field that is small at first keeps solutions in sight.
+        // With small initial weights, solutions stay bounded.
         let small = parameter.detach().mul(0.3)?;
         parameter.set(&small)?;
     }
-    // Pieces of the spiral from random places.
+    // Pieces of the spiral from random positions.
     let mut random = Generator::seed(2);
     let mut pieces = || -> Result<(Tensor, Tensor)> {
         let starts = random.randint(0, (points - times) as i64, [batch])?;
@@ -115,11 +115,9 @@ fn main() -> Outcome {
         let through = parameter.grad().ok_or("every parameter has a gradient")?;
         off = off.max(through.sub(adjoint)?.norm(..)?.item::<f64>()? / through.norm(..)?.item::<f64>()?);
     }
-    println!("the gradient of the adjoint differs from that through the solver by {off:.1e} of it");
+    println!("relative difference of the adjoint gradient from that through the solver: {off:.1e}");
     if off.is_nan() || off > 1e-2 {
-        return Err(
-            format!("the gradients differ by {off:.1e}, which is more than the error of the solver's steps").into()
-        );
+        return Err(format!("the relative difference of the gradients must be at most 0.01, got {off:.1e}").into());
     }
 
     let (mut optimizer, mut bar) = (AdamW::new(1e-2).weight_decay(0.0), Progress::new(steps));
@@ -135,7 +133,7 @@ fn main() -> Outcome {
     }
     bar.finish();
 
-    // The whole spiral from its beginning alone.
+    // The whole spiral, from its first point.
     let whole = no_grad(|| solve(|y| field(&model, y), &truth.index(s![..1])?, points - 1, h))?;
     let whole = Tensor::cat(&whole, 0)?;
     let mean = whole.sub(&truth)?.abs()?.mean(..)?.item::<f64>()?;
@@ -145,9 +143,9 @@ fn main() -> Outcome {
         let (y, guess) = (row(&truth)?, row(&whole)?);
         println!("{:>5.1}  {:>7.3} {:>7.3}   {:>7.3} {:>7.3}", at as f64 * h, y[0], y[1], guess[0], guess[1]);
     }
-    println!("mean distance: {mean:.4}, over {points} points from the first alone");
+    println!("mean distance: {mean:.4}, over {points} points computed from the first");
     if (mean.is_nan() && !quick) || mean > promised {
-        return Err(format!("a mean distance of {mean:.4} is more than the {promised} this example promises").into());
+        return Err(format!("the mean distance must be at most {promised}, got {mean:.4}").into());
     }
     Ok(())
 }

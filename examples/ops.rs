@@ -1,4 +1,4 @@
-//! Everything there is: a list of all operations, layers and optimisers, the same as JSON, the table of operations in the
+//! Prints a list of all operations, layers and optimisers, the list as JSON, the table of operations in the
 //! documentation, or the documentation of one operation.
 //!
 //! ```text
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         [name] if !name.starts_with('-') => match ops::find(name) {
             Some(op) => describe(op),
             None => {
-                eprintln!("there is no operation {name}{}", similar(name));
+                eprintln!("unknown operation: {name}{}", similar(name));
                 return ExitCode::FAILURE;
             }
         },
@@ -35,16 +35,16 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    // A reader that has seen enough, such as `head`, is no failure.
+    // A closed pipe, as with `head`, is not an error.
     let _ = write!(std::io::stdout(), "{text}");
     ExitCode::SUCCESS
 }
 
-/// Operations whose names have something in common with this one.
+/// A hint with operations whose names are similar.
 fn similar(name: &str) -> String {
     let alike = |known: &&str| known.contains(name) || (known.len() > 2 && name.contains(*known));
     let found: Vec<&str> = ops::list().iter().map(|op| op.name).filter(alike).collect();
-    if found.is_empty() { String::new() } else { format!("; there is {}", found.join(", ")) }
+    if found.is_empty() { String::new() } else { format!("; similar names: {}", found.join(", ")) }
 }
 
 fn derivative(op: &Op) -> &'static str {
@@ -79,12 +79,12 @@ fn list() -> Value {
     })
 }
 
-/// As Python writes it; null where something must be given.
+/// The default in Python's syntax; `None` if the parameter is required.
 fn default(param: &Param) -> Option<String> {
     param.default.map(|default| default().to_string())
 }
 
-/// A signature as Python has it.
+/// A signature in Python's syntax.
 fn signature(name: &str, params: impl Iterator<Item = &'static Param>) -> String {
     let one = |param: &Param| match default(param) {
         Some(default) => format!("{}={default}", param.name),
@@ -93,7 +93,7 @@ fn signature(name: &str, params: impl Iterator<Item = &'static Param>) -> String
     format!("{name}({})", params.map(one).collect::<Vec<_>>().join(", "))
 }
 
-/// The first sentence of a documentation.
+/// The first sentence of a text.
 fn first_sentence(docs: &str) -> String {
     let paragraph = docs.trim().split("\n\n").next().unwrap_or_default().replace('\n', " ");
     match paragraph.find(". ") {

@@ -1,9 +1,9 @@
-//! A physics-informed network: solves Burgers' equation u_t + u u_x = ν u_xx by a network whose loss is the equation itself.
+//! A physics-informed network: solves Burgers' equation u_t + u u_x = ν u_xx with the residual of the equation as loss.
 //! `cargo run --release --example pinn [-- --quick]`.
 //!
-//! The derivatives of the network by its inputs are taken by automatic differentiation, and recorded, so that the loss made of them
-//! can be differentiated by the parameters. Nothing is known of the solution but its values at the beginning and at the edges. The
-//! error is that against the closed form of Cole and Hopf, which the network has never seen.
+//! The derivatives of the network with respect to its inputs are computed with `create_graph`, so that the loss can be
+//! differentiated with respect to the parameters. Only the initial and boundary values of the solution are given. The
+//! error is computed from the closed form of Cole and Hopf, which is not used in training.
 
 use cotangent::autograd::{GradOptions, grad_with, no_grad};
 use cotangent::nn::{Forward, Linear, Module, Sequential, Tanh};
@@ -17,7 +17,7 @@ type Outcome<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 /// The viscosity.
 const NU: f64 = 0.1;
 
-/// The gradient of the sum of `y` by `x`, recorded.
+/// The gradient of the sum of `y` with respect to `x`, with a graph.
 fn gradient(y: &Tensor, x: &Tensor) -> Result<Tensor> {
     let mut found = grad_with(&y.sum(..)?, &[x], GradOptions::new().create_graph(true))?;
     found.pop().flatten().map_or_else(|| x.zeros_like(), Ok)
@@ -25,10 +25,10 @@ fn gradient(y: &Tensor, x: &Tensor) -> Result<Tensor> {
 
 /// Points in the domain, 0 ≤ t ≤ 1 and -1 ≤ x ≤ 1.
 struct Points {
-    /// Inside, where the equation holds: columns t and x.
+    /// Interior points, where the equation holds: columns t and x.
     t: Tensor,
     x: Tensor,
-    /// At the beginning and at the edges, with the values there.
+    /// Initial and boundary points, with their values.
     edge: Tensor,
     u: Tensor,
 }
@@ -45,7 +45,7 @@ fn points(inside: usize, edge: usize, random: &mut Generator) -> Result<Points> 
     Ok(Points { t, x, edge: Tensor::cat(&[&at_start, &at_sides], 0)?, u })
 }
 
-/// How far the network is from solving the equation, and from the values at the edges.
+/// The mean squared residual of the equation, plus that of the initial and boundary values.
 fn loss(model: &Sequential, points: &Points) -> Result<Tensor> {
     let (t, x) = (points.t.detach().requires_grad_(true)?, points.x.detach().requires_grad_(true)?);
     let u = model.forward(&Tensor::cat(&[&t, &x], 1)?)?;
@@ -56,8 +56,8 @@ fn loss(model: &Sequential, points: &Points) -> Result<Tensor> {
     residual.square()?.mean(..)?.add(edge)
 }
 
-/// The solution in closed form, by Cole and Hopf: a ratio of two integrals over a normal distribution, here by the
-/// trapezoidal rule.
+/// The closed form of Cole and Hopf: a ratio of two integrals over a normal distribution, computed by the trapezoidal
+/// rule.
 fn exact(t: f64, x: f64) -> f64 {
     if t == 0.0 {
         return -(PI * x).sin();
@@ -66,7 +66,7 @@ fn exact(t: f64, x: f64) -> f64 {
     for i in -400..=400 {
         let z = f64::from(i) * 0.02;
         let y = x - z * (2.0 * NU * t).sqrt();
-        // The largest exponent is taken out, so that nothing overflows.
+        // Subtracts the largest exponent, to avoid overflow.
         let weight = (-(PI * y).cos() / (2.0 * PI * NU) - z * z / 2.0 - 1.0 / (2.0 * PI * NU)).exp();
         above += (PI * y).sin() * weight;
         below += weight;
@@ -74,7 +74,7 @@ fn exact(t: f64, x: f64) -> f64 {
     -above / below
 }
 
-/// The error relative to the solution, as norms over a grid.
+/// The relative L2 error on a grid.
 fn error(model: &Sequential) -> Result<f64> {
     let grid: Vec<(f64, f64)> =
         (0..=20).flat_map(|i| (0..=40).map(move |j| (f64::from(i) / 20.0, f64::from(j) / 20.0 - 1.0))).collect();
@@ -108,7 +108,7 @@ fn main() -> Outcome {
     let mut random = Generator::seed(2);
     let (mut optimizer, mut bar) = (Adam::new(3e-3), Progress::new(adam + lbfgs));
     for step in 0..adam {
-        // New points each time: none are learnt by heart.
+        // New points in each step, to avoid overfitting.
         let value = loss(&model, &points(inside, 128, &mut random)?)?;
         model.zero_grad();
         value.backward()?;
@@ -117,7 +117,7 @@ fn main() -> Outcome {
         bar.update(step + 1, &[("loss", value.item()?)]);
     }
     let first = error(&model)?;
-    // From here a method of second order goes on, which needs the same points each time.
+    // Continue with a second-order method, which needs the same points in each step.
     let fixed = points(2 * inside, 256, &mut random)?;
     let mut optimizer = Lbfgs::new_with(LbfgsOptions::new().max_iter(10).line_search_fn(LineSearch::StrongWolfe));
     for step in 0..lbfgs {
@@ -141,7 +141,7 @@ fn main() -> Outcome {
     }
     let most = if quick { before } else { 0.02 };
     if last.is_nan() || last > most {
-        return Err(format!("a relative error of {last:.4} is more than the {most:.4} this example promises").into());
+        return Err(format!("the relative error must be at most {most:.4}, got {last:.4}").into());
     }
     Ok(())
 }

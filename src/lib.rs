@@ -151,7 +151,7 @@
 // The compiler looks for cycles of calls to an eighth of this depth before it inlines: here four calls deep. At the usual 128 that
 // is a twentieth of the build, and the library is no faster.
 #![recursion_limit = "39"]
-// Without the feature nobody calls the functions that make samples. Lints are for builds with it.
+// Without the feature nothing calls the functions that make samples. Lints are for builds with it.
 #![cfg_attr(not(feature = "samples"), allow(dead_code, unused_imports))]
 
 // The derive macro names this crate `cotangent`, also in here.
@@ -303,7 +303,7 @@ pub mod settings {
 pub use cotangent_macros::s;
 
 /// A tensor of literals. Those without a type of their own get PyTorch's, `f32` and `i64`, where Rust would make `f64` and
-/// `i32` of them; a float among integers makes all of them floats. Beside a variable, or a literal with a type, they get
+/// `i32` of them; a float among integers makes all of them floats. Next to a variable, or a literal with a type, they get
 /// that type, as in any array. Dtype and device may follow.
 ///
 /// ```

@@ -41,7 +41,7 @@ impl Scalar {
 
     /// The dtype of an operation of this number and a tensor of `dtype`: the tensor's, unless the number is of a higher category (a
     /// float with integers, a number with bools).
-    pub(crate) fn beside(self, dtype: DType) -> DType {
+    pub(crate) fn promote_with(self, dtype: DType) -> DType {
         match self {
             // With f64 the parts are f64, too.
             Scalar::C128(_) => dtype.to_complex(),

@@ -1,18 +1,18 @@
-"""Measures the accuracy of the elementwise functions, and writes what the test of it reads.
+"""Measures the accuracy of the elementwise functions, and writes the fixtures of its test.
 
     PYTHONPATH=python python tools/accuracy_fixtures.py [NAME ..]
 
-Needs NumPy, SciPy, mpmath and the Python package. Each function is swept over its whole domain: points spread over the bit patterns,
-over its ordinary range, and around seams: powers of two, whole and half numbers, ends of domains, where something overflows, and
-denormal numbers. References of f32 are computed in f64 by NumPy and SciPy. Those of f64 are of 64 bits (NumPy's and the C library's
-`long double`), or computed by mpmath with 40 digits.
+Requires NumPy, SciPy, mpmath and the Python package. Each function is evaluated over its whole domain: at points spread over the
+bit patterns and over its usual range, and around critical points: powers of two, integers and half-integers, ends of domains,
+overflow and denormal numbers. References for f32 are computed in f64 by NumPy and SciPy. Those for f64 have a 64-bit significand
+(`long double` of NumPy and the C library), or are computed by mpmath with 40 digits.
 
 Two outputs:
 
-tests/fixtures/accuracy/NAME.txt: some hundred points of each dtype, among them those with the largest errors. A line has the bits of
-    the argument and of the value that is nearest to the true one, and by how much of its last place the true one is above that.
-src/ops/ACCURACY.md: the largest error of each function, in units in the last place (ulp), and where it is. Rows that are not measured
-    in a run stay.
+tests/fixtures/accuracy/NAME.txt: a few hundred points of each dtype, including those with the largest errors. A line has the bits
+    of the argument, the bits of the correctly rounded value, and the exact value minus the rounded one, in ulp.
+src/ops/ACCURACY.md: the largest error of each function, in units in the last place (ulp), and its argument. Rows of functions that
+    are not measured in a run are kept.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ mp.mp.dps = 40
 
 
 def libm(name):
-    """A `long double` function of the C library, applied to arrays."""
+    """A `long double` function of the C library."""
     function = getattr(ctypes.CDLL("libm.so.6"), name)
     function.restype, function.argtypes = ctypes.c_longdouble, [ctypes.c_longdouble]
     return function
@@ -68,7 +68,7 @@ def entr(x):
 
 
 def sinc(x):
-    """Computed from the fraction of a turn, which is exact."""
+    """Computed from the distance to the nearest integer, which is exact."""
     rest = x - np.rint(x)
     sign = np.where(np.fmod(np.abs(np.rint(x)), 2) == 1, -1, 1)
     return np.where(x == 0, 1, sign * np.sin(PI * rest) / (PI * x))
@@ -78,7 +78,7 @@ def spherical(x):
     return np.where(x == 0, 1, np.where(np.isinf(x), 0, np.sin(x) / x))
 
 
-# The same text for f64, which is the reference of f32, and for 64 bits, which are that of f64.
+# The same formula in f64 is the reference for f32, and in long double that for f64.
 PLAIN = {
     "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "log2": np.log2, "log10": np.log10,
     "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "reciprocal": lambda x: 1 / x, "square": np.square,
@@ -93,14 +93,14 @@ PLAIN = {
 
 
 def quantile(p):
-    """SciPy's value, which is almost exact in f64, refined by a step of Newton's and Halley's method."""
+    """SciPy's value, which is almost exact in f64, refined by a step of Halley's method."""
     y = mp.mpf(float(sp.ndtri(float(p))))
     step = (normal_share(y) - p) / mp.npdf(y)
     return y - step / (1 + y * step / 2)
 
 
 def finite(function, limits):
-    """A SciPy function with its limits at minus and plus infinity, where SciPy's are missing or wrong."""
+    """A SciPy function with the given limits at minus and plus infinity, where SciPy's are missing or wrong."""
     return lambda x: np.where(np.isinf(x), np.where(x > 0, limits[1], limits[0]), function(x))
 
 
@@ -108,7 +108,7 @@ def normal_share(x):
     return mp.erfc(-x / mp.sqrt(2)) / 2
 
 
-# For these the reference of f32 is SciPy's and that of f64 mpmath's, within a range where mpmath is fast enough.
+# The references: SciPy for f32, mpmath for f64, and the range in which mpmath is fast enough.
 SPECIAL = {
     "erf": (sp.erf, mp.erf, 10), "erfc": (sp.erfc, mp.erfc, 30),
     "erfcx": (sp.erfcx, lambda x: mp.exp(x * x) * mp.erfc(x), 1e4),
@@ -125,13 +125,13 @@ SPECIAL = {
     "bessel_y0": (finite(sp.y0, (np.nan, 0)), lambda x: mp.bessely(0, x), 1e4), "bessel_y1": (finite(sp.y1, (np.nan, 0)), lambda x: mp.bessely(1, x), 1e4),
     "airy_ai": (finite(lambda x: sp.airy(x)[0], (0, 0)), mp.airyai, 100), "tanhshrink": (None, lambda x: x - mp.tanh(x), 30),
 }  # fmt: skip
-# The ends of domains: no reference is computed outside.
+# The domains: no reference is computed outside.
 DOMAINS = {
     "erfinv": (-1, 1), "ndtri": (0, 1), "modified_bessel_k0": (0, 1e300), "modified_bessel_k1": (0, 1e300),
     "scaled_modified_bessel_k0": (0, 1e300), "scaled_modified_bessel_k1": (0, 1e300), "bessel_y0": (0, 1e300), "bessel_y1": (0, 1e300),
     "airy_ai": (-1e4, 300), "bessel_j0": (-1e5, 1e5), "bessel_j1": (-1e5, 1e5),
 }  # fmt: skip
-# For larger arguments SciPy's error is larger than that of f32.
+# For larger arguments, SciPy is less accurate than f32.
 DOMAINS["bessel_y0"] = DOMAINS["bessel_y1"] = (0, 1e5)
 
 
@@ -148,7 +148,7 @@ SEAMS = [0.0, 0.1, 0.01, 0.125, 0.375, 0.625, 0.7, 0.75, 0.9, 0.99, 1.4142135, 1
 
 
 def points(dtype, few, reach):
-    """The arguments: fewer if the reference is slow, and then none beyond `reach`."""
+    """The arguments: fewer if the reference is slow, and none beyond `reach`, if given."""
     bits, uint = (32, np.uint32) if dtype == np.float32 else (64, np.uint64)
     count = 4_000 if few else 20_000
     if dtype == np.float32:
@@ -177,7 +177,7 @@ def points(dtype, few, reach):
 
 
 def rounded(values, dtype):
-    """The nearest numbers of a dtype, and the rest in ulp. The rest of infinities and NaN is 0."""
+    """The nearest numbers of a dtype, and the remainders in ulp, which are 0 for infinities and NaN."""
     with np.errstate(all="ignore"):
         near = values.astype(dtype)
         size = np.spacing(np.minimum(np.abs(near), np.finfo(dtype).max)).astype(values.dtype)
@@ -186,7 +186,7 @@ def rounded(values, dtype):
 
 
 def reference(name, x):
-    """The reference values: the nearest numbers of the dtype and the rest in ulp. None if there is no reference."""
+    """The reference values: the nearest numbers of the dtype, the remainders in ulp, and whether there is a reference."""
     dtype = x.dtype.type
     known = np.ones(x.shape, bool)
     low, high = DOMAINS.get(name, (-np.inf, np.inf))
@@ -221,11 +221,11 @@ def reference(name, x):
 
 
 def errors(got, near, rest):
-    """The errors in ulp; infinite if only one of the two numbers is NaN or infinite."""
+    """The errors in ulp; infinite if only one of the two values is NaN or infinite."""
     with np.errstate(all="ignore"):
         size = np.spacing(np.minimum(np.abs(near), np.finfo(near.dtype).max)).astype(L)
         error = np.abs((got.astype(L) - near.astype(L)) / size - rest).astype(np.float64)
-        # One step from the largest number to infinity.
+        # The largest number instead of infinity, or the reverse, is an error of 1 ulp.
         last = np.isinf(got) != np.isinf(near)
         most = (np.abs(got) == np.finfo(got.dtype).max) | (np.abs(near) == np.finfo(got.dtype).max)
         same = (got == near) & ~np.isfinite(near) | np.isnan(got) & np.isnan(near)
@@ -241,7 +241,7 @@ def ours(name, x):
 
 
 def measure(name):
-    """The lines of the fixture and, for each dtype, the largest error and where it is."""
+    """The lines of the fixture and, for each dtype, the largest error and its argument."""
     lines, worst = [], []
     for dtype, uint, digits in ((np.float32, np.uint32, 8), (np.float64, np.uint64, 16)):
         slow = dtype == np.float64 and name in SPECIAL

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/autocast.json: the dtypes of PyTorch's results inside of `torch.autocast`.
+"""Writes tests/fixtures/autocast.json: the dtypes of PyTorch's results inside `torch.autocast`.
 
-Every op is run with the inputs of one of its fixtures, on the CPU and on a GPU that is only pretended (fake tensors need
-none), with floats of f32, of the scope's dtype, and of both. For each device: the dtypes of the results outside of a scope and
-inside of it, or null where PyTorch refuses the call.
+Every op is run with the inputs of one of its fixtures, on the CPU and on a simulated GPU (with fake tensors), with floats
+of f32, of the autocast dtype, and of both. For each device, it writes the dtypes of the results outside and inside
+autocast, or null if PyTorch raises an error.
 """
 
 import json
@@ -44,7 +44,7 @@ def scoped(device, dtype, run):
 
 
 class Dtypes(Book):
-    """Runs the cases for their dtypes, too."""
+    """Also runs each case to record its dtypes."""
 
     def __init__(self):
         super().__init__()
@@ -65,7 +65,7 @@ class Dtypes(Book):
         self.rows[op] = row
 
     def run(self, device, op, inputs, args, half, kinds):
-        """The dtypes without and with the scope."""
+        """The dtypes of the results outside and inside autocast."""
         floats = 0
         cast = []
         for t in inputs:

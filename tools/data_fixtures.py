@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/data: small images and what torchvision makes of them, a small tokenizer and its tokens.
+"""Writes tests/fixtures/data: small images with torchvision's transforms of them, and a small tokenizer with its tokens.
 
     python3 -m venv target/peers && target/peers/bin/pip install torch torchvision tokenizers
     target/peers/bin/python tools/data_fixtures.py
 
-`tests/data` compares ours with it.
+`tests/data` compares our results with them.
 """
 
 import json
@@ -22,7 +22,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tests" / "fixtures" /
 
 
 def pictures():
-    """Colour gradients with noise: an image in RGB, one in grey, and a square one."""
+    """Colour gradients with noise: an RGB, a grayscale and a square image."""
     random = np.random.default_rng(0)
 
     def picture(height, width):

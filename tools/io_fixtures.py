@@ -1,10 +1,10 @@
-"""Writes the files in tests/fixtures/io with the packages whose formats they have, and what tests/files/formats.rs and tests/nn/lora.rs
-expect of them.
+"""Writes the files in tests/fixtures/io with the packages that define their formats, and their expected contents, for
+tests/files/formats.rs and tests/nn/lora.rs.
 
     pip install numpy torch gguf transformers peft
     python tools/io_fixtures.py
 
-Files of torch say in their archive which machine wrote them; they are otherwise the same each time.
+Files of torch record the machine that wrote them; otherwise the output is deterministic.
 """
 
 import collections
@@ -24,7 +24,7 @@ KINDS = ["b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8",
 
 
 def numbers(kind, shape):
-    """Small integers and halves, which are exact in every dtype of the kind."""
+    """Small integers and half-integers, which are exact in every dtype."""
     values = np.arange(int(np.prod(shape)), dtype=np.float64).reshape(shape)
     if kind[0] == "f":
         values = values / 2 - 1
@@ -50,7 +50,7 @@ def arrays():
 
 
 def described(array):
-    """Dtype, shape and values in row-major order; a complex number is two."""
+    """Dtype, shape and values in row-major order; a complex number has two values."""
     values = array.ravel()
     if array.dtype.kind == "c":
         values = np.stack([values.real, values.imag], -1).ravel()
@@ -126,7 +126,7 @@ def torch_files(expected):
     for at, state in optimizer.state_dict()["state"].items():
         flat |= {f"optimizer.state.{at}.{name}": x for name, x in state.items()}
     expected["training.pt"] = {name: tensor(x) for name, x in flat.items()}
-    # Files that are refused.
+    # Unsupported files.
     torch.save({"x": base}, FOLDER / "old.pt", _use_new_zipfile_serialization=False)
     torch.save(layer, FOLDER / "whole_model.pt")
     torch.save({"x": Stranger()}, FOLDER / "stranger.pt")
@@ -144,7 +144,7 @@ def torch_files(expected):
 
 
 def random_blocks(kind, rows, blocks, rng):
-    """Blocks of a format with arbitrary bits, and finite scales."""
+    """Blocks of a format with random bits and finite scales."""
     halves = {"Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}[kind.name]
     size = gguf.GGML_QUANT_SIZES[kind][1]
     data = rng.integers(0, 256, (rows * blocks, size), dtype=np.uint8)
@@ -188,8 +188,8 @@ def gguf_files():
 
 
 def peft_files():
-    """Tiny models with adapters of PEFT's: weights as they are published, adapters, tokens, logits, and the gradients of the
-    adapters for the sum of squared logits."""
+    """Tiny models with PEFT adapters: weights in the published format, adapters, tokens, logits, and the gradients of the sum
+    of squared logits with respect to the adapters."""
     models = {
         "gpt2": (transformers.GPT2Config(vocab_size=24, n_positions=8, n_embd=8, n_layer=2, n_head=2), transformers.GPT2LMHeadModel, ["c_attn", "c_fc"]),
         "llama": (transformers.LlamaConfig(vocab_size=24, hidden_size=8, intermediate_size=12, num_hidden_layers=2, num_attention_heads=2,

@@ -1,9 +1,9 @@
-"""Writes tests/fixtures/metrics.json: what scikit-learn says of predictions, for tests/train/loops.rs to compare with.
+"""Writes tests/fixtures/metrics.json: metrics computed by scikit-learn, for tests/train/loops.rs.
 
     python tools/metric_fixtures.py
 
-Needs scikit-learn. Each case has its predictions and targets in batches of uneven sizes, as the tests feed them, and the values
-over all of them. The output is the same for one version of scikit-learn and NumPy.
+Requires scikit-learn. Each case has predictions and targets, the ends of batches of uneven sizes, and the metrics over all
+batches. The output is deterministic for given versions of scikit-learn and NumPy.
 """
 
 import json
@@ -18,7 +18,7 @@ OUT = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "metrics.j
 
 
 def batches(n):
-    """Positions where a batch ends, of uneven sizes."""
+    """The end positions of batches of uneven sizes."""
     ends, at = [], 0
     for size in [1, 7, 20, 3, 50]:
         at = min(n, at + size)
@@ -31,7 +31,7 @@ def batches(n):
 
 
 def classes(name, n, k, present):
-    """Scores of k classes, of which only some occur."""
+    """Scores of k classes, of which only those in `present` occur."""
     target = rng.choice(present, n)
     scores = rng.normal(size=(n, k)) + 1.2 * np.eye(k)[target]
     scores[:, [c for c in range(k) if c not in present]] -= 100.0
@@ -61,7 +61,7 @@ def classes(name, n, k, present):
 
 
 def binary_scores(name, n, digits):
-    """One score an example; rounded, so that many are the same."""
+    """One score per example, rounded to create ties."""
     target = rng.integers(0, 2, n)
     scores = np.round(rng.normal(size=n) + target, digits)
     return {"name": name, "ends": batches(n), "scores": scores.tolist(), "target": target.tolist(),

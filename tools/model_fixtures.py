@@ -23,7 +23,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "models
 
 
 def draw_weights(model, draw, training):
-    """The same numbers for every version of the libraries. Tied ones are drawn once."""
+    """Draws weights that do not depend on the version of the libraries. Tied weights are drawn once."""
     model.to(torch.float64).train(training)
     with torch.no_grad():
         for name, buffer in model.named_buffers():
@@ -36,24 +36,24 @@ def draw_weights(model, draw, training):
 
 
 def short(tensor):
-    """Of large models: nine digits, where the tolerance is 1e-7."""
+    """As `encode`, with nine digits, for large models with a tolerance of 1e-7."""
     out = encode(tensor)
     return out | {"data": [float(f"{v:.9g}") for v in tensor.detach().reshape(-1).tolist()]}
 
 
 def record(name, config, model, inputs, results, tolerance=None, training=False, published=lambda name: name):
-    """`results` gives the tensors that are compared. A model in training is compared by its buffers, too. `published` gives
-    the names of files, where the model has others in memory."""
+    """Writes a case. `results` returns the tensors to compare. For a model in training, its buffers are compared, too.
+    `published` maps names of the model in memory to names in files."""
     draw = Draw(f"models/{name}")
     draw_weights(model, draw, training)
     write = short if tolerance == 1e-7 else encode
-    # Old files do not count batches: the ResNets are loaded from such.
+    # The published files of ResNets have no counts of batches.
     counted = not name.startswith("resnet")
     state = {published(k): encode_input(v) for k, v in model.state_dict().items() if counted or v.is_floating_point()}
     found = results(model, inputs)
     weights = {k: draw.uniform(v.shape, decimals=2) for k, v in found.items()}
     sum((v * weights[k]).sum() for k, v in found.items()).backward()
-    # Only one of two tied names has the gradient.
+    # Only one of two tied names has a gradient.
     grads = {published(k): write(p.grad) for k, p in model.named_parameters() if p.grad is not None}
     case = {"config": config, "state": state, "inputs": {k: encode_input(v) for k, v in inputs.items()}}
     case["results"] = {k: encode(v) for k, v in found.items()}
@@ -84,7 +84,7 @@ def llama():
     for name, more in (("llama", {}), ("llama_tied", {"tie_word_embeddings": True, "num_key_value_heads": 4, "head_dim": 4})):
         config = base | more
         model = LlamaForCausalLM(LlamaConfig(**config, bos_token_id=0, eos_token_id=0))
-        # The reference rounds norms and positions to f32, whatever the dtype.
+        # The reference rounds norms and positions to f32 for all dtypes.
         record(name, config, model, {"tokens": tokens}, lambda m, x: {"logits": m(x["tokens"]).logits}, tolerance=2e-6)
 
 
@@ -107,7 +107,7 @@ def resnet():
     from torchvision.models import resnet as reference
 
     class Narrow(reference.ResNet):
-        """The reference with 2 channels in the first stage, where it has 64."""
+        """The reference with 2 instead of 64 channels in the first stage."""
 
         inplanes = property(lambda self: self.__dict__["channels"], lambda self, n: self.__dict__.update(channels=2 if n == 64 and "channels" not in self.__dict__ else n))
 
@@ -144,7 +144,7 @@ def vit():
             name = name.replace(own, f"attention.{other}")
         return name
 
-    # The library renames what it reads and writes.
+    # The library renames weights when it reads and writes files.
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         with safe_open(f"{folder}/model.safetensors", "pt") as file:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes tests/fixtures/optim/: the steps of PyTorch's optimisers and the rates of its schedules.
 
-Run it with PyTorch installed: `python3 tools/optim_fixtures.py`. Lion and LAMB are not in PyTorch: theirs are computed here,
-line by line as the papers have them.
+Requires PyTorch: `python3 tools/optim_fixtures.py`. Lion and LAMB are not in PyTorch: they are implemented here as in
+their papers.
 """
 
 import json
@@ -14,7 +14,7 @@ import torch
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "optim"
 STEPS = 7
-# Names as in the test's model; a group has those that begin with "b.".
+# Names as in the test's model; those that begin with "b." are in the second group.
 SHAPES = {"a.weight": [2, 3], "a.bias": [2], "b.weight": [3, 2], "b.bias": [], "c.weight": [2, 1, 2]}
 
 
@@ -27,7 +27,7 @@ def values(tensor):
 
 
 class Lion(torch.optim.Optimizer):
-    """Chen and others, 2023, algorithm 2."""
+    """Chen et al., 2023, algorithm 2."""
 
     def __init__(self, params, lr=1e-4, betas=(0.9, 0.99), weight_decay=0.0, maximize=False):
         super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay, maximize=maximize))
@@ -47,7 +47,7 @@ class Lion(torch.optim.Optimizer):
 
 
 class LAMB(torch.optim.Optimizer):
-    """You and others, 2020, algorithm 2, with phi the identity."""
+    """You et al., 2020, algorithm 2, with the identity as phi."""
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.0, bias_correction=True, trust_clip=False, maximize=False):
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, bias_correction=bias_correction, trust_clip=trust_clip, maximize=maximize))
@@ -114,7 +114,7 @@ def optimizer_case(kind, options, groups=False):
     case = {"kind": kind, "options": {"lr": 0.05} | options, "group": own, "initial": {n: values(p) for n, p in params.items()}, "shapes": shapes, "steps": []}
     for step in range(STEPS):
         grads = {name: tensor(shape) for name, shape in shapes.items()}
-        # Sometimes zero gradients, completely or in part, and sometimes none.
+        # Some gradients are zero, partly zero, or None.
         if step == 2:
             grads["a.weight"].zero_()
         if step in (1, 4):
@@ -259,7 +259,7 @@ def write(name, content):
 def main():
     torch.set_num_threads(1)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    # PyTorch's Muon iterates in bf16; the same in full precision is what can be compared digit by digit.
+    # PyTorch's Muon iterates in bf16; in full precision it can be compared exactly.
     to = torch.Tensor.to
     torch.Tensor.to = lambda self, *a, **k: self.clone() if k.get("dtype") is torch.bfloat16 else to(self, *a, **k)
     cases = []

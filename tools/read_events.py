@@ -1,8 +1,8 @@
-"""Prints what TensorBoard reads from a folder of event files, as JSON; tests/train/loops.rs compares it with what was written.
+"""Prints the contents of a folder of event files, as read by TensorBoard, as JSON. tests/train/loops.rs checks them.
 
     python tools/read_events.py FOLDER
 
-Needs tensorboard and Pillow.
+Requires tensorboard and Pillow.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""The models of `src/models` that no library publishes, in plain PyTorch with the same names."""
+"""The models of `src/models` without a published implementation, in plain PyTorch with the same names."""
 
 import math
 
@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 
 class Block(nn.Module):
-    """Two convolutions with norms and activations, and the time between them."""
+    """Two convolutions with norms and activations, and the time embedding between them."""
 
     def __init__(self, c_in, c_out, groups, time_size):
         super().__init__()
@@ -90,7 +90,7 @@ class Ddpm(nn.Module):
             image = ((x - (1 - left).sqrt() * found) / left.sqrt()).clamp(-1, 1)
             mean = before.sqrt() * beta / (1 - left) * image + (1 - beta).sqrt() * (1 - before) / (1 - left) * x
         else:
-            # The form of the paper's second algorithm.
+            # Algorithm 2 of the paper.
             mean = (x - beta / (1 - left).sqrt() * found) / (1 - beta).sqrt()
         return mean + (beta * (1 - before) / (1 - left)).sqrt() * noise
 

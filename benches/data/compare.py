@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Our loader beside PyTorch's, over the same files, in turns: samples in a second and their ratio.
+"""Compares our loader with PyTorch's on the same files, in alternating runs: samples per second and their ratio.
 
-    cargo bench --features image --bench data --no-run     # says where the binary is
+    cargo bench --features image --bench data --no-run     # prints the path of the binary
     python3 benches/data/compare.py BINARY [--python PYTHON] [--rounds 2] [--only NAME ..]
 
-PYTHON has PyTorch and torchvision. Nothing else should run meanwhile.
+PYTHON must have PyTorch and torchvision. Nothing else should run at the same time.
 """
 
 import argparse

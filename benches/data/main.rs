@@ -1,7 +1,7 @@
-//! How many samples a loader with two workers gives in a second, as JSON, a line each.
+//! The samples per second of a loader with two workers, a line of JSON for each workload.
 //!
-//! `cargo bench --features image --bench data -- FOLDER`. What it reads it makes in the folder first: files in the format of
-//! MNIST, and a thousand JPEGs. `compare.py` beside this file runs PyTorch's loader over the same files.
+//! `cargo bench --features image --bench data -- FOLDER`. It first creates its files in the folder, in the format of
+//! MNIST and as a thousand JPEGs. `compare.py` in this folder runs PyTorch's loader on the same files.
 
 use cotangent::data::transforms::{Normalize, RandomHorizontalFlip, RandomResizedCrop, ToTensor, Transform};
 use cotangent::data::{DataLoader, DataLoaderOptions, Dataset, Image, ImageFolder, Mnist, Part};
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Whole epochs, after one that warms up.
+/// Times whole epochs, after one epoch as warm-up.
 fn run(name: &str, loader: &DataLoader<(Tensor, Tensor)>) -> Result<()> {
     let epoch = || -> Result<usize> {
         let mut samples = 0;
@@ -82,7 +82,7 @@ fn run(name: &str, loader: &DataLoader<(Tensor, Tensor)>) -> Result<()> {
     Ok(())
 }
 
-/// Where the time of an augmented image goes, on one thread.
+/// Prints the time of each step of augmenting an image, on one thread.
 fn parts(folder: &Path) -> Result<(), Box<dyn Error>> {
     let folder = ImageFolder::open(folder.join("jpegs_large"))?;
     let (crop, normalize) = (RandomResizedCrop::new(224)?, Normalize::new(MEAN, STD)?);
@@ -111,7 +111,7 @@ fn parts(folder: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Noise in the format of MNIST, a tenth of it ink.
+/// Writes noise in the format of MNIST, with a tenth of the pixels nonzero.
 fn make_digits(folder: &Path) -> Result<(), Box<dyn Error>> {
     if folder.join("t10k-labels-idx1-ubyte").exists() {
         return Ok(());
@@ -130,7 +130,7 @@ fn make_digits(folder: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// JPEGs of waves in all colors with noise: of about the size that photographs have.
+/// Writes JPEGs of colored waves with noise, about as large as photographs compress.
 fn make_jpegs(folder: &Path, width: usize, height: usize) -> Result<(), Box<dyn Error>> {
     if folder.join("done").exists() {
         return Ok(());

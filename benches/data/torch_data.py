@@ -1,4 +1,4 @@
-"""PyTorch's loader over the files that `main.rs` makes: samples in a second, as JSON, a line each."""
+"""PyTorch's loader on the files that `main.rs` creates: samples per second, a line of JSON for each workload."""
 
 import json
 import sys
@@ -17,12 +17,12 @@ NORMALIZE = T.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 
 
 def load_idx(path):
-    """As torchvision reads the files of MNIST."""
+    """Reads an IDX file as torchvision does for MNIST."""
     return torchvision.datasets.mnist.read_sn3_pascalvincent_tensor(str(path))
 
 
 class Digits(Dataset):
-    """One by one, as tensors: less work than torchvision's MNIST, which goes through PIL."""
+    """MNIST with single samples as tensors: less work than torchvision's MNIST, which uses PIL."""
 
     def __init__(self, folder):
         self.images = load_idx(folder / "train-images-idx3-ubyte")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The GPU workloads of this library beside PyTorch's, in one run on one machine.
+"""Compares the GPU workloads of this library with PyTorch's, in one run on one machine.
 
-    cargo bench --features cuda --bench gpu --no-run    # says where the binary is
+    cargo bench --features cuda --bench gpu --no-run    # prints the path of the binary
     python3 benches/gpu/compare.py BINARY [--out RESULTS.jsonl] [--no-compile] [--only NAME ..]
 
-Ours run before and after PyTorch's, so that a machine that changes its mind shows. Prints a table; needs PyTorch.
+Ours run before and after PyTorch's, to detect changes in the machine's speed. Prints a table; requires PyTorch.
 """
 import argparse
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
-# name, what is shown, whether more is better
+# name, unit, whether more is better
 ROWS = [
     ("copy_bw", "TBps", True),
     ("matmul_8192_bf16", "TFLOPs", True),
@@ -74,11 +74,11 @@ def lines_of(command, who, out):
 
 
 def figure(lines, who, name, unit):
-    """The median of what was measured, or None."""
-    # A recorded step of ours stands beside PyTorch's best, which records, too.
+    """The median of the measurements, or None."""
+    # Our recorded step is compared with PyTorch's step; when compiled, that also uses a CUDA graph.
     if who != "cotangent" and name == "mlp_small_recorded":
         name = "mlp_small"
-    # Ours has parameters in bf16 and their residuals in f32: between PyTorch's two ways, and shown beside both.
+    # Ours has bf16 parameters with f32 residuals: it is between PyTorch's two settings, and is compared with both.
     if who == "cotangent" and name.endswith("_bf16_params"):
         name = name.removesuffix("_params")
     values = [line[unit] for line in lines if line["who"] == who and line["workload"] == name and unit in line]
@@ -103,7 +103,7 @@ def table(lines):
             return ours / theirs if more_is_better else theirs / ours
 
         eager_ratio = ratio(eager)
-        # Neither the limit nor memory nor a second row of the same workload is part of the mean.
+        # The mean excludes the limit, memory, and further rows of the same workload.
         if eager_ratio is not None and name not in ("copy_bw", "mlp_small_recorded") and not name.endswith("_params") and unit != "peak_GiB":
             ratios.append(eager_ratio)
         if (ours, eager, compiled) == (None, None, None):
@@ -124,16 +124,16 @@ def table(lines):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", nargs="?", help="the benchmark that Cargo built")
-    parser.add_argument("--out", help="where the JSON lines go")
-    parser.add_argument("--read", help="print the table of earlier results instead")
-    parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile, which takes a minute")
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these workloads; `breadth` and `networks` are groups of single operations")
+    parser.add_argument("--out", help="a file for the JSON lines")
+    parser.add_argument("--read", help="print the table of earlier results without running anything")
+    parser.add_argument("--no-compile", action="store_true", help="do not run torch.compile, which takes a minute")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="run only these; `breadth` and `networks` are groups")
     args = parser.parse_args()
     if args.read:
         print(table([json.loads(line) for line in Path(args.read).read_text().splitlines()]))
         return
     if not args.binary:
-        parser.error("name the binary")
+        parser.error("the binary is required")
     with open(args.out or "/dev/null", "w", encoding="utf-8") as out:
         torch_gpu = [sys.executable, str(HERE / "torch_gpu.py")]
         lines = lines_of([args.binary, *args.only], "cotangent", out)

@@ -1,6 +1,6 @@
-//! What this library takes for a fixed set of workloads on a GPU, as JSON, a line each.
+//! Times a fixed set of workloads on a GPU, and prints a line of JSON for each.
 //!
-//! `cargo bench --features cuda --bench gpu -- [names]`. `benches/gpu/torch_gpu.py` runs the same ones in PyTorch.
+//! `cargo bench --features cuda --bench gpu -- [names]`. `benches/gpu/torch_gpu.py` runs the same workloads in PyTorch.
 
 #[path = "../workloads/breadth.rs"]
 mod breadth;
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     };
     WORKLOADS.iter().for_each(|(name, workload)| run(name, workload));
     breadth::ROWS.iter().for_each(|row| run(row.name, &|| one_operation(row)));
-    // PyTorch allows TF32 in convolutions unless it is told otherwise.
+    // PyTorch allows TF32 in convolutions by default.
     let tf32 = |row| with_matmul_precision(MatmulPrecision::Tf32, || one_operation(row));
     networks::ROWS.iter().for_each(|row| run(row.name, &|| tf32(row)));
     code
@@ -78,8 +78,8 @@ fn one_operation(row: &breadth::Row) -> Result<()> {
     Ok(())
 }
 
-/// Milliseconds of a call, the GPU's work included: the median of `times`, after some that do not count, for a second: a processor
-/// that had nothing to do before takes that long to reach its speed.
+/// The median milliseconds of `times` calls, including the GPU's work, after a second of warm-up: an idle processor
+/// takes that long to reach its full speed.
 fn milliseconds(times: usize, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     let begin = Instant::now();
     let mut calls = 0;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""PyTorch on the first GPU: the workloads of `main.rs`, a JSON line each: torch_gpu.py [--compile] [names].
+"""The workloads of `main.rs` in PyTorch on the first GPU, with a line of JSON for each: torch_gpu.py [--compile] [names].
 
-With --compile, those that torch.compile helps. `breadth` and `networks` stand for groups of single operations.
+With --compile, runs only those that torch.compile speeds up. `breadth` and `networks` are groups of single operations.
 """
 import json
 import statistics
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-# Beside `peers/breadth.py` lies a file that is named like PyTorch: its folder comes last.
+# The folder of `peers/breadth.py` comes last, because its `torch.py` would shadow PyTorch.
 sys.path.append(str(Path(__file__).resolve().parent.parent / "peers"))
 import breadth
 import networks
@@ -28,7 +28,7 @@ def report(workload, **figures):
 
 
 def milliseconds(times, call):
-    """The median of whole calls, the GPU's work included, after some that do not count, for a second."""
+    """The median time of a call, including the GPU's work, after a second of warm-up."""
     begin, calls = time.perf_counter(), 0
     while calls < 5 or time.perf_counter() - begin < 1.0:
         call()
@@ -196,7 +196,7 @@ class Gpt2(nn.Module):
 
 
 def gpt2(params="f32"):
-    """Mixed precision as PyTorch advises: f32 parameters, autocast to bf16, the fused optimiser. Or all of it in bf16."""
+    """Mixed precision as PyTorch recommends: f32 parameters, autocast to bf16, fused optimiser; or everything in bf16."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     torch.set_float32_matmul_precision("high")
@@ -222,7 +222,7 @@ def gpt2(params="f32"):
 
 
 def resnet(name, model, dtype, batch, size, params="f32"):
-    """In half precision with the channels last, and the fastest of cuDNN's algorithms: as PyTorch advises."""
+    """Half precision, channels last, and cuDNN's fastest algorithms, as PyTorch recommends."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     half = dtype == torch.bfloat16
@@ -326,6 +326,8 @@ def main():
             workload()
     if not NAMES or "gpt2" in NAMES:
         gpt2("bf16")
+    # PyTorch's default, which the networks above have changed.
+    torch.set_float32_matmul_precision("highest")
     for group, rows in {} if COMPILE else {"breadth": breadth.rows(GPU), "networks": networks.rows(GPU)}.items():
         for name, make in rows.items():
             if not NAMES or name in NAMES or group in NAMES:

@@ -1,4 +1,4 @@
-//! Training steps of residual networks, an LSTM both ways, and norms and pools of half precision.
+//! Training steps of residual networks, an LSTM forward and backward, and normalization, pooling and convolutions.
 
 use super::{GPU, leaf, milliseconds, normal, report};
 use cotangent::models::{ResNet, ResNetConfig};
@@ -37,7 +37,7 @@ pub fn resnet50() -> Result<()> {
     train("resnet50_bf16", ResNet::new(&ResNetConfig::resnet50())?, DType::BF16, [256, 224])
 }
 
-/// With TF32, as PyTorch has convolutions unless it is told otherwise.
+/// With TF32, PyTorch's default for convolutions.
 pub fn resnet18() -> Result<()> {
     let step = || train("resnet18_64px_tf32", ResNet::new(&ResNetConfig::resnet18())?, DType::F32, [32, 64]);
     with_matmul_precision(MatmulPrecision::Tf32, step)
@@ -96,7 +96,7 @@ pub fn norms_and_pools() -> Result<()> {
     Ok(())
 }
 
-/// Images as layers hand them on: with the channels last in half precision.
+/// Images in the memory order of layers: channels last in half precision.
 fn images(shape: &[usize], dtype: DType) -> Result<Tensor> {
     let [n, c, h, w] = [shape[0], shape[1], shape[2], shape[3]];
     if dtype == DType::F32 {

@@ -1,4 +1,4 @@
-"""One training step of a small network, for the time from the process's start."""
+"""One training step of a small network, to measure startup time."""
 
 import torch
 from torch import nn

@@ -1,6 +1,6 @@
-"""The rows of `benches/workloads/breadth.rs` in PyTorch, on any device: name to a function that makes the step to be timed.
+"""The rows of `benches/workloads/breadth.rs` in PyTorch, on any device.
 
-`torch.py` and `gpu/torch_gpu.py` run them. The work of each is how many GB it must move, or how many GFLOP it must do.
+`torch.py` and `gpu/torch_gpu.py` run them. The work of a row is the GB that it must move, or its GFLOP.
 """
 
 import torch
@@ -9,7 +9,7 @@ M = 2**20
 
 
 def rows(device):
-    """Pairs of a name and a function that makes the inputs and returns the step and its work."""
+    """A dict of functions by name, which create the inputs and return the step to time and its work."""
 
     def normal(*shape):
         return torch.randn(*shape, device=device)

@@ -1,6 +1,6 @@
-"""The example `mnist --model cnn` in PyTorch: the same network, batches, rate and loss. Usage: mnist.py FOLDER [EPOCHS] [THREADS]
+"""The example `mnist --model cnn` in PyTorch, with the same network, batches, rate and loss.
 
-The images are indexed in memory, without a DataLoader, and AdamW is the fused one: PyTorch's quickest way on a CPU.
+Usage: mnist.py FOLDER [EPOCHS] [THREADS]. Images are indexed in memory, without a DataLoader, and AdamW is fused, for speed.
 """
 
 import gzip
@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-# The file beside this one has PyTorch's name, too.
+# torch.py in this folder would shadow PyTorch.
 sys.path.remove(str(Path(__file__).resolve().parent))
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""The rows of `benches/workloads/networks.rs` in PyTorch, on any device: name to a function that makes the step to be timed."""
+"""The rows of `benches/workloads/networks.rs` in PyTorch, on any device."""
 
 import torch
 from torch import nn
@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 
 def rows(device):
-    """Pairs of a name and a function that makes the inputs and returns the step and its work."""
+    """A dict of functions by name, which create the inputs and return the step to time and its work."""
 
     def both_ways(f, *shapes, **work):
         def make():

@@ -1,4 +1,4 @@
-"""The workloads of `benches/README.md` in PyTorch, as JSON, a line each: torch.py [--threads N] [names]."""
+"""Times the workloads of `benches/README.md` in PyTorch, with a line of JSON for each: torch.py [--threads N] [names]."""
 
 import argparse
 import contextlib
@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-# This file is named like the package it measures: only without its folder in the path is that one found.
+# This file would shadow PyTorch, so its folder is removed from the path.
 HERE = Path(__file__).resolve().parent
 sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != HERE]
 
@@ -25,7 +25,7 @@ COMPILE = False
 
 
 def memory_mib(key):
-    """VmRSS (held now) or VmHWM (held at most), where Linux says so."""
+    """The current (VmRSS) or peak (VmHWM) memory in MiB on Linux, or None."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(key + ":"):
@@ -34,7 +34,7 @@ def memory_mib(key):
 
 
 def run(step, runs, seconds, limit):
-    """The seconds each run took: the rule of `workloads/timing.rs`."""
+    """Runs a step repeatedly, and returns the seconds of each run: the rule of `workloads/timing.rs`."""
     times, start = [], time.perf_counter()
     while True:
         one = time.perf_counter()
@@ -76,7 +76,7 @@ def gigabytes(arrays, like):
 
 
 def compiled(loss):
-    """The function as it is called: by torch.compile, where that was asked for."""
+    """The function, compiled with torch.compile if --compile was given."""
     return torch.compile(loss) if COMPILE else loss
 
 
@@ -267,7 +267,7 @@ def adamw():
 
 
 def limits():
-    """What the CPU and the memory allow, as far as PyTorch reaches it."""
+    """The limits of the CPU and the memory, as PyTorch reaches them."""
     n = 4096
     for name, dtype in ("f32", torch.float32), ("bf16", torch.bfloat16):
         a, b, out = (torch.randn(n, n).to(dtype) for _ in range(3))
@@ -299,7 +299,7 @@ def main():
     global THREADS, COMPILE
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--compile", action="store_true", help="forward and backward by torch.compile")
+    parser.add_argument("--compile", action="store_true", help="compile forward and backward with torch.compile")
     parser.add_argument("names", nargs="*", metavar="name")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in WORKLOADS]:

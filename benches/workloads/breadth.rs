@@ -1,10 +1,10 @@
-//! Operations beside those that training is made of, one row each, on any device: `workloads` and `gpu` run them, and
-//! `benches/peers/breadth.py` has the same rows in PyTorch.
+//! Single operations that are not part of a training step, one row each, on any device. `workloads` and `gpu` run them,
+//! and `benches/peers/breadth.py` has the same rows in PyTorch.
 
 use cotangent::{Device, Generator, Result, Tensor, fft, linalg, settings::with_deterministic_algorithms};
 use std::hint::black_box;
 
-/// One operation: its name, the work that cannot be avoided, and a function that makes its inputs and the step to be timed.
+/// One operation: its name, its minimum work, and a function that creates the inputs and returns the step to time.
 pub struct Row {
     pub name: &'static str,
     pub work: Work,
@@ -13,8 +13,8 @@ pub struct Row {
 
 pub type Step = Box<dyn FnMut() -> Result<()>>;
 
-/// What bounds the time from below: bytes to be read and written once, or floating-point operations. For the singular values
-/// and eigenvalues these are the reduction to a band and the way back alone.
+/// The minimum work: bytes that are read and written once, or floating-point operations. For singular values and
+/// eigenvalues it counts only the reduction to a band and the back-transformation.
 pub enum Work {
     Bytes(f64),
     Flops(f64),
@@ -23,7 +23,7 @@ use Work::{Bytes, Flops};
 
 const M: usize = 1 << 20;
 const MF: f64 = M as f64;
-/// Elements of the two sets of matrices, as `Σ n³`.
+/// `Σ n³` of the three sets of matrices.
 const CUBES_256: f64 = 16.0 * 256.0 * 256.0 * 256.0;
 const CUBES_1024: f64 = 1024.0 * 1024.0 * 1024.0;
 const CUBES_16: f64 = 1000.0 * 16.0 * 16.0 * 16.0;
@@ -41,13 +41,13 @@ pub const ROWS: &[Row] = &[
     row("cumsum_4096x4096_columns", Bytes(128.0 * MF), |on| of(normal(on, &[4096, 4096])?, |x| x.cumsum(0))),
     row("gather_1M", Bytes(16.0 * MF), |on| of(indexed(on)?, |[x, at, _]| x.gather(0, at))),
     row("scatter_add_1M", Bytes(20.0 * MF), |on| of(indexed(on)?, |[x, at, y]| x.scatter_add(0, at, y))),
-    // Ours gives the same bits every time unless told that it need not. These are like PyTorch's without and with its
-    // deterministic algorithms.
+    // By default our results are deterministic. These two rows correspond to PyTorch without and with deterministic
+    // algorithms.
     row("scatter_add_1M_any_order", Bytes(20.0 * MF), |on| {
         of(indexed(on)?, |[x, at, y]| with_deterministic_algorithms(false, || x.scatter_add(0, at, y)))
     }),
     row("scatter_add_1M_deterministic", Bytes(20.0 * MF), |on| of(indexed(on)?, |[x, at, y]| x.scatter_add(0, at, y))),
-    // Of all sizes, as gradients are: 8 % are below a hundred-thousandth of the largest.
+    // Magnitudes as varied as those of gradients: 8 % are below 1e-5 of the largest.
     row("scatter_add_1M_cubes", Bytes(20.0 * MF), |on| {
         let [x, at, y] = indexed(on)?;
         of([x, at, y.pow(3.0)?], |[x, at, y]| x.scatter_add(0, at, y))
@@ -93,7 +93,7 @@ const fn row(name: &'static str, work: Work, make: fn(Device) -> Result<Step>) -
     Row { name, work, make }
 }
 
-/// The step that applies a function to inputs, which are computed before, and computes all of its results.
+/// The step that applies a function to inputs computed in advance, and computes all its results.
 fn of<I: Inputs + 'static, R: Inputs>(inputs: I, f: impl Fn(&I) -> Result<R> + 'static) -> Result<Step> {
     inputs.compute()?;
     Ok(Box::new(move || black_box(f(&inputs)?).compute()))
@@ -136,7 +136,7 @@ fn integers(on: Device, below: i64, shape: &[usize]) -> Result<Tensor> {
     Generator::seed(2).randint(0, below, shape)?.to_device(on)
 }
 
-/// A million numbers, as many random places among them, and as many other numbers.
+/// A million numbers, a million random indices into them, and a million other numbers.
 fn indexed(on: Device) -> Result<[Tensor; 3]> {
     Ok([normal(on, &[M])?, integers(on, M as i64, &[M])?, normal(on, &[M])?])
 }
@@ -150,7 +150,7 @@ fn identity(on: Device, n: usize) -> Result<Tensor> {
     Tensor::eye(n)?.to_device(on)
 }
 
-/// Matrices that are not singular.
+/// Non-singular matrices.
 fn regular(on: Device, batch: usize, n: usize) -> Result<Tensor> {
     normal(on, &[batch, n, n])?.add(&identity(on, n)?.mul(n as f64)?)
 }

@@ -1,4 +1,4 @@
-//! The GPT of `gpt_tiny`: pre-norm blocks, learned positions, no biases in the linear layers, the head not tied.
+//! The GPT of `gpt_tiny`: pre-norm blocks, learned positions, linear layers without biases, and an untied head.
 
 use cotangent::nn::{Embedding, Forward, LayerNorm, Linear, LinearOptions, Module};
 use cotangent::{Result, Tensor, options::AttentionOptions};

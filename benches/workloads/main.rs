@@ -1,7 +1,7 @@
-//! What this library takes for a fixed set of workloads, as JSON, a line each.
+//! Times a fixed set of workloads, and prints a line of JSON for each.
 //!
-//! `cargo bench --bench workloads -- [names]`, `COTANGENT_NUM_THREADS` for the threads. `benches/README.md` says what each
-//! workload is; `benches/compare.py` runs the same ones in other libraries.
+//! `cargo bench --bench workloads -- [names]`; `COTANGENT_NUM_THREADS` sets the number of threads. `benches/README.md`
+//! describes the workloads; `benches/compare.py` also runs them in other libraries.
 
 mod breadth;
 mod gpt;

@@ -1,5 +1,5 @@
-//! Convolutions, pools, norms and recurrence, forward and backward, one row each, on any device; `benches/peers/networks.py` has the same rows in
-//! PyTorch.
+//! Convolutions, pooling, normalization and an LSTM, forward and backward, one row each, on any device.
+//! `benches/peers/networks.py` has the same rows in PyTorch.
 
 use crate::breadth::{Row, Step, Work};
 use cotangent::nn::{BatchNorm2d, Forward, GroupNorm, LSTM, Module};
@@ -8,12 +8,12 @@ use cotangent::{
     options::{ConvOptions, ConvTransposeOptions, MaxPoolOptions},
 };
 
-/// Multiplications and additions of a convolution both ways: of batch, channels, output and kernel.
+/// The multiplications and additions of a convolution, forward and backward.
 const fn flops(batch: usize, c_in: usize, c_out: usize, output: usize, kernel: usize) -> Work {
     Work::Flops(6.0 * (batch * c_in * c_out * output * kernel) as f64)
 }
 
-/// A norm reads its input and writes its result; backward it reads both and writes one gradient.
+/// A normalization reads its input and writes its result; its backward pass reads two arrays and writes a gradient.
 const NORM: Work = Work::Bytes(4.0 * 5.0 * (32 * 64 * 56 * 56) as f64);
 
 pub const ROWS: &[Row] = &[
@@ -91,7 +91,7 @@ fn leaf(on: Device, shape: &[usize], seed: u64) -> Result<Tensor> {
     Generator::seed(seed).randn(shape)?.to_device(on)?.requires_grad_(true)
 }
 
-/// The sum of a function of two tensors, and both gradients.
+/// The step that computes the sum of a function of two tensors, and both gradients.
 fn both(on: Device, shapes: [&[usize]; 2], f: impl Fn(&Tensor, &Tensor) -> Result<Tensor> + 'static) -> Result<Step> {
     let (x, w) = (leaf(on, shapes[0], 1)?, leaf(on, shapes[1], 2)?);
     Ok(Box::new(move || {
@@ -109,7 +109,7 @@ fn one(on: Device, shape: &[usize], f: impl Fn(&Tensor) -> Result<Tensor> + 'sta
     }))
 }
 
-/// The sum of what a layer gives, and the gradients of its input and its parameters.
+/// The step that computes the sum of a layer's output, and the gradients of its input and parameters.
 fn layer(on: Device, shape: &[usize], mut layer: impl Module + Forward + 'static) -> Result<Step> {
     layer.to_device(on)?;
     let x = leaf(on, shape, 1)?;

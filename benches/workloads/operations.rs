@@ -7,7 +7,7 @@ use cotangent::{
     options::{AttentionOptions, LayerNormOptions},
 };
 
-/// The bytes of `arrays` arrays of `elements` numbers: what a perfect program would move between memory and processor.
+/// The bytes of `arrays` arrays of `elements` numbers: the minimum memory traffic.
 fn bytes(arrays: usize, elements: usize) -> f64 {
     (arrays * elements * size_of::<f32>()) as f64
 }
@@ -16,7 +16,7 @@ fn leaf<const N: usize>(shape: [usize; N]) -> Result<Tensor> {
     Tensor::randn(shape)?.requires_grad_(true)
 }
 
-/// Forward and backward of a scalar, from leaves without gradients.
+/// Runs the forward and backward pass of a scalar function of `leaves`, after resetting their gradients.
 fn forward_backward<const N: usize>(leaves: [&Tensor; N], f: impl Fn([&Tensor; N]) -> Result<Tensor>) -> Result<()> {
     leaves.iter().for_each(|leaf| leaf.zero_grad());
     f(leaves)?.backward()
@@ -52,7 +52,7 @@ pub fn overhead_fwd_nograd(timer: &Timer) -> Result<()> {
     Ok(())
 }
 
-/// `n` by `n` times `n` by `n`, `products` times so that a step is long enough for the clock.
+/// `products` products of two `n × n` matrices in one step, so that it is long enough to time.
 pub fn matmul(timer: &Timer, name: &str, n: usize, products: usize) -> Result<()> {
     let (a, b) = (Tensor::randn([n, n])?, Tensor::randn([n, n])?);
     let step = || (0..products).try_for_each(|_| a.matmul(&b).map(|product| drop(std::hint::black_box(product))));
@@ -73,7 +73,7 @@ pub fn elementwise(timer: &Timer) -> Result<()> {
     let shape = [2048, 2048];
     let (a, b, c) = (leaf(shape)?, leaf(shape)?, leaf(shape)?);
     let step = || forward_backward([&a, &b, &c], |[a, b, c]| a.mul(b)?.add(c)?.tanh()?.mul(a)?.sum(..));
-    // Three arrays read on the way forward, three on the way back, three gradients written.
+    // Forward reads three arrays; backward reads three and writes three gradients.
     timer.time("elementwise", step)?.per_ns("gb_per_s", bytes(9, a.numel())).print();
     Ok(())
 }
@@ -81,7 +81,7 @@ pub fn elementwise(timer: &Timer) -> Result<()> {
 pub fn bias_add(timer: &Timer) -> Result<()> {
     let (x, b) = (leaf([4096, 1024])?, leaf([1024])?);
     let step = || forward_backward([&x, &b], |[x, b]| x.add(b)?.relu()?.sum(..));
-    // x read twice, its gradient written.
+    // Reads x twice, and writes its gradient.
     timer.time("bias_add", step)?.per_ns("gb_per_s", bytes(3, x.numel())).print();
     Ok(())
 }
@@ -90,7 +90,7 @@ pub fn xent(timer: &Timer) -> Result<()> {
     let (rows, classes) = (512, 50_257);
     let (x, y) = (leaf([rows, classes])?, Tensor::randint(0, classes as i64, [rows])?);
     let step = || forward_backward([&x], |[x]| x.cross_entropy(&y));
-    // The logits read twice, their gradient written.
+    // Reads the logits twice, and writes their gradient.
     timer.time("xent", step)?.per_ns("gb_per_s", bytes(3, x.numel())).print();
     Ok(())
 }
@@ -107,7 +107,7 @@ pub fn layernorm(timer: &Timer) -> Result<()> {
             x.layer_norm_with([width], LayerNormOptions::new().weight(weight).bias(bias))?.mul(&factors)?.sum(..)
         })
     };
-    // x and the factors read twice, x's gradient written.
+    // Reads x and the factors twice, and writes the gradient of x.
     timer.time("layernorm", step)?.per_ns("gb_per_s", bytes(5, x.numel())).print();
     Ok(())
 }
@@ -123,7 +123,7 @@ pub fn attention(timer: &Timer) -> Result<()> {
     Ok(())
 }
 
-/// What the memory allows: a copy of 1 GiB by all threads, read and write counted.
+/// The memory bandwidth: a copy of 1 GiB by all threads, counting reads and writes.
 pub fn limits(timer: &Timer) -> Result<()> {
     let elements = 1_usize << 28;
     let source = vec![1_f32; elements];

@@ -1,11 +1,11 @@
-//! The timing loop and the line of JSON it ends in, the same for this library and for the Rust libraries it is compared
-//! with, which include this file. `peers/torch.py` follows the same rule.
+//! The timing loop and its JSON output, for this library and for the Rust libraries it is compared with, which include
+//! this file. `peers/torch.py` uses the same rule.
 
 use std::fmt::Write;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Before anything is measured: at least this often and this long, but no longer than the limit.
+/// The warm-up before measuring: at least `runs` runs and `time`, but at most `limit`.
 const WARM_UP: Effort = Effort { runs: 3, time: Duration::from_millis(300), limit: Duration::from_secs(3) };
 const MEASURED: Effort = Effort { runs: 10, time: Duration::from_millis(1500), limit: Duration::from_secs(12) };
 
@@ -15,21 +15,21 @@ struct Effort {
     limit: Duration,
 }
 
-/// Who is measured, and on how many threads.
+/// Times the workloads of a library on a number of threads.
 pub struct Timer {
     peer: &'static str,
     threads: usize,
 }
 
 impl Timer {
-    /// The number of threads is that of the environment variable `variable`, or that of the processors.
+    /// The number of threads is the value of the environment variable `variable`, or the number of processors.
     pub fn new(peer: &'static str, variable: &str) -> Timer {
         let set = std::env::var(variable).ok().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
         let threads = set.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         Timer { peer, threads }
     }
 
-    /// Runs `step` until there are enough times of it. What it returns is dropped within the time taken.
+    /// Runs `step` until there are enough measurements. The times include dropping its result.
     pub fn time<T, E>(&self, workload: &str, mut step: impl FnMut() -> Result<T, E>) -> Result<Row, E> {
         WARM_UP.run(&mut step)?;
         let mut times = MEASURED.run(&mut step)?;
@@ -53,7 +53,7 @@ impl Timer {
 }
 
 impl Effort {
-    /// The seconds each run took.
+    /// Runs `step` repeatedly, and returns the seconds of each run.
     fn run<T, E>(&self, step: &mut impl FnMut() -> Result<T, E>) -> Result<Vec<f64>, E> {
         let start = Instant::now();
         let mut times = Vec::new();
@@ -70,21 +70,21 @@ impl Effort {
     }
 }
 
-/// The value a fraction of the sorted `times` lies below, between two of them where it falls there.
+/// A quantile of the sorted `times`, linearly interpolated.
 fn quantile(times: &[f64], fraction: f64) -> f64 {
     let at = fraction * times.len().saturating_sub(1) as f64;
     let of = |i: f64| times.get(i as usize).copied().unwrap_or(f64::NAN);
     of(at.floor()) + (of(at.ceil()) - of(at.floor())) * at.fract()
 }
 
-/// One workload's result: the times, and what follows from their median.
+/// The result of a workload: its times, and figures derived from their median.
 pub struct Row {
     json: String,
     median: f64,
 }
 
 impl Row {
-    /// A further value.
+    /// Adds a value.
     #[must_use]
     pub fn value(mut self, name: &str, value: f64) -> Row {
         if value.is_finite() {
@@ -94,40 +94,40 @@ impl Row {
         self
     }
 
-    /// `amount` of something in a second.
+    /// Adds a rate: `amount` per second.
     #[must_use]
     pub fn per_second(self, name: &str, amount: f64) -> Row {
         let rate = amount / self.median;
         self.value(name, rate)
     }
 
-    /// `amount` of something in a nanosecond: billions in a second.
+    /// Adds a rate: `amount` per nanosecond, that is, billions per second.
     #[must_use]
     pub fn per_ns(self, name: &str, amount: f64) -> Row {
         let rate = amount / self.median / 1e9;
         self.value(name, rate)
     }
 
-    /// The nanoseconds each of `count` things took.
+    /// Adds the nanoseconds for each of `count` operations.
     #[must_use]
     pub fn ns_each(self, name: &str, count: f64) -> Row {
         let each = self.median / count * 1e9;
         self.value(name, each)
     }
 
-    /// The most memory the process has held, and what it held before its model was made.
+    /// Adds the peak memory of the process, and its memory before the model was created.
     #[must_use]
     pub fn memory(self, before_mib: f64) -> Row {
         self.value("peak_rss_mib", memory_mib("VmHWM")).value("rss_before_model_mib", before_mib)
     }
 
-    /// Ends and prints the line.
+    /// Prints the line.
     pub fn print(self) {
         println!("{}}}", self.json);
     }
 }
 
-/// What Linux says of this process's memory: `VmRSS`, held now, or `VmHWM`, held at most. Elsewhere not a number.
+/// The memory of this process on Linux: `VmRSS`, the current, or `VmHWM`, the peak. NaN on other systems.
 pub fn memory_mib(key: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
@@ -135,7 +135,7 @@ pub fn memory_mib(key: &str) -> f64 {
     kib.map_or(f64::NAN, |kib| kib / 1024.0)
 }
 
-/// Runs the workloads the command line names, or all. Cargo's own arguments, which begin with `--`, are passed over.
+/// Runs the workloads named on the command line, or all. Arguments from Cargo, which begin with `--`, are ignored.
 pub fn run<C, E: std::fmt::Display>(
     context: &C,
     workloads: &[(&str, impl Fn(&C) -> Result<(), E>)],

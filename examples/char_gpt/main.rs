@@ -1,11 +1,11 @@
 //! Trains a small character GPT on a text and samples from it:
 //! `cargo run --release --example char_gpt -- text.txt [steps] [prompt] [--gpu] [--bf16] [--resume] [--until=STEP]`.
 //!
-//! Every 100 steps, and when Ctrl-C or `--until` ends it, it writes a checkpoint beside the program. With `--resume` it goes on
-//! from there, bit for bit as if it had not been interrupted.
+//! Every 100 steps, and when Ctrl-C or `--until` stops it, it saves a checkpoint in the folder of the program. With
+//! `--resume` it continues from the checkpoint, with the same bits as an uninterrupted run.
 //!
-//! With `--gpu`, which takes the feature `cuda`, it trains on the first NVIDIA GPU. With `--bf16` parameters and activations
-//! have half the size; the optimiser keeps what the parameters lack of their values in f32.
+//! With `--gpu`, which requires the feature `cuda`, it trains on the first NVIDIA GPU. With `--bf16`, parameters and
+//! activations are bf16; the optimiser keeps the f32 residuals of the parameters.
 
 mod model;
 
@@ -22,7 +22,7 @@ use std::time::Instant;
 const BATCH: usize = 16;
 const TIME: usize = 64;
 
-/// The characters of a text, numbered in their order.
+/// The characters of a text, sorted; the number of a character is its index.
 struct Vocabulary(Vec<char>);
 
 impl Vocabulary {
@@ -33,7 +33,7 @@ impl Vocabulary {
         Vocabulary(characters)
     }
 
-    /// The numbers of a text's characters; those that are not in the vocabulary are left out.
+    /// The numbers of the characters of a text, without those that are not in the vocabulary.
     fn encode(&self, text: &str) -> Vec<i64> {
         text.chars().filter_map(|c| self.0.binary_search(&c).ok()).map(|at| at as i64).collect()
     }
@@ -43,7 +43,7 @@ impl Vocabulary {
     }
 }
 
-/// Windows of the text from random places, and the same shifted by one: what to predict from and what to predict.
+/// Inputs and targets: random windows of the text, and the same windows shifted by one.
 fn batch(text: &[i64], generator: &mut Generator) -> Result<(Tensor, Tensor)> {
     let starts = generator.randint(0, (text.len() - TIME) as i64, [BATCH])?.to_vec::<i64>()?;
     let windows = |shift: usize| -> Result<Tensor> {
@@ -53,7 +53,7 @@ fn batch(text: &[i64], generator: &mut Generator) -> Result<(Tensor, Tensor)> {
     Ok((windows(0)?, windows(1)?))
 }
 
-/// Continues a text by drawing one character after another.
+/// Continues a text by sampling one character at a time.
 fn sample(
     model: &Gpt,
     device: Device,
@@ -79,7 +79,7 @@ fn sample(
     Ok(text)
 }
 
-/// All that a run goes on from.
+/// The state of a training run.
 struct Run {
     model: Gpt,
     optimizer: AdamW,
@@ -117,7 +117,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let known =
         |flag: &String| ["--gpu", "--bf16", "--resume"].contains(&flag.as_str()) || flag.starts_with("--until=");
     if let Some(unknown) = flags.iter().find(|flag| !known(flag)) {
-        return Err(format!("there is no option {unknown}").into());
+        return Err(format!("unknown option: {unknown}").into());
     }
     let checkpoint = std::env::current_exe()?.with_file_name("char_gpt.ckpt");
     let device = if flags.iter().any(|flag| flag == "--gpu") { Device::cuda(0) } else { Device::Cpu };
@@ -130,7 +130,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let vocabulary = Vocabulary::of(&text);
     let numbers = vocabulary.encode(&text);
     if numbers.len() <= 10 * TIME {
-        return Err(format!("{path}: {} characters are too few to train on", numbers.len()).into());
+        return Err(format!("{path}: there must be more than {} characters, got {}", 10 * TIME, numbers.len()).into());
     }
     let (train, held_out) = numbers.split_at(numbers.len() * 9 / 10);
 
@@ -146,7 +146,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let loss = |model: &Gpt, data: &[i64], generator: &mut Generator| -> Result<Tensor> {
         let (seen, next) = batch(data, generator)?;
         let logits = model.forward(&seen.to_device(device)?)?.reshape([(BATCH * TIME) as isize, -1])?;
-        // Half precision is not enough for the mean.
+        // Half precision is not accurate enough for the mean.
         logits.to_dtype(DType::F32)?.cross_entropy(&next.flatten(0, -1)?.to_device(device)?)
     };
     let held_out_loss = |model: &Gpt| -> Result<f64> {
@@ -167,10 +167,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if interrupt.is_set() || run.step >= until {
             bar.finish();
             run.save(&checkpoint)?;
-            println!("stopped after step {}: --resume goes on from {}", run.step, checkpoint.display());
+            println!("stopped after step {}: --resume continues from {}", run.step, checkpoint.display());
             return Ok(());
         }
-        // Down to a tenth along half a cosine.
+        // Cosine annealing to a tenth of the rate.
         let progress = run.step as f64 / steps as f64;
         run.optimizer.set_lr(3e-3 * (0.55 + 0.45 * (std::f64::consts::PI * progress).cos()));
         let value = loss(&run.model, train, &mut run.generator)?;

@@ -1,9 +1,9 @@
-//! A small GPT over characters: rotary positions, attention without biases, the embedding tied to the output.
+//! A small GPT over characters: rotary positions, attention without biases, and an output tied to the embedding.
 
 use cotangent::nn::{Embedding, Forward, LayerNorm, Linear, LinearOptions, Module};
 use cotangent::{Result, Tensor, options::AttentionOptions};
 
-/// The size of a model.
+/// The sizes of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     pub vocabulary: usize,
@@ -13,7 +13,7 @@ pub struct Config {
     pub feed_forward: usize,
 }
 
-/// Characters to the probabilities of the next one.
+/// Predicts the logits of the next character.
 #[derive(Module)]
 pub struct Gpt {
     embedding: Embedding,
@@ -43,7 +43,7 @@ impl Gpt {
     pub fn new(config: &Config) -> Result<Gpt> {
         let Config { vocabulary, width, layers, .. } = *config;
         let mut embedding = Embedding::new(vocabulary, width)?;
-        // Tied to the output, unit normal numbers would make the first logits far too large.
+        // The embedding is tied to the output: with unit normal numbers the first logits would be too large.
         embedding.weight.update(|weight| weight.mul_(0.02))?;
         let blocks = (0..layers).map(|_| Block::new(config)).collect::<Result<_>>()?;
         Ok(Gpt { embedding, blocks, norm: LayerNorm::new(width)? })
@@ -104,22 +104,22 @@ impl Attention {
     }
 }
 
-/// Rotary positions: pairs of a query's or key's numbers rotated by an angle that grows with the position.
+/// Rotary positions: rotates pairs of numbers in queries and keys by angles that grow with the position.
 struct Rotary {
     cos: Tensor,
     sin: Tensor,
 }
 
 impl Rotary {
-    /// For queries and keys of the dtype and on the device of `like`.
+    /// Rotary positions for queries and keys with the dtype and device of `like`.
     fn new(time: usize, size: usize, like: &Tensor) -> Result<Rotary> {
         let half = size / 2;
         let frequency = |i: usize| 10_000_f64.powf(-(i as f64) / half as f64);
         let angles: Vec<f32> =
             (0..time).flat_map(|t| (0..half).map(move |i| (t as f64 * frequency(i)) as f32)).collect();
         let angles = Tensor::from_vec(angles, [time, half])?;
-        let beside = |x: Tensor| x.to_dtype(like.dtype())?.to_device(like.device());
-        Ok(Rotary { cos: beside(angles.cos()?)?, sin: beside(angles.sin()?)? })
+        let converted = |x: Tensor| x.to_dtype(like.dtype())?.to_device(like.device());
+        Ok(Rotary { cos: converted(angles.cos()?)?, sin: converted(angles.sin()?)? })
     }
 
     /// `x` is `[batch, heads, time, size]`; the first half of the numbers is paired with the second.

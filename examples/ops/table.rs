@@ -1,5 +1,5 @@
-//! The table of all operations in the documentation of `cotangent::ops`, made from the list. A test compares the file with
-//! it.
+//! Generates the table of all operations in the documentation of `cotangent::ops`. A test compares the file with the
+//! output.
 
 use cotangent::ops::{self, Derivative, Op, Param};
 
@@ -16,7 +16,7 @@ pub fn markdown() -> String {
     text
 }
 
-/// The name, with a link to the method, and other names.
+/// The name, with a link to the method, and the aliases.
 fn name(op: &Op) -> String {
     let mut text = format!("[`{}`](crate::{})", op.name, op.path);
     if !op.aliases.is_empty() {
@@ -25,7 +25,7 @@ fn name(op: &Op) -> String {
     text
 }
 
-/// A parameter, with its default as Python writes it.
+/// A parameter, with its default in Python's syntax.
 fn param(param: &Param) -> String {
     match param.default {
         Some(default) => format!("`{}={}`", param.name, default()),

@@ -192,14 +192,14 @@ fn woven_rows_are_right<T: Number>() {
             for (count, inverse) in [(1, false), (2, true), (3, false), (3, true)] {
                 let x = numbers::<T>(2 * n * count, n as u64);
                 let mut room = room(plan.room());
-                let results = [0, 1].map(|beside| {
+                let results = [0, 1].map(|offset| {
                     let mut y = vec![T::of(7.0); 2 * n * count + 65];
-                    let first = y.as_ptr().align_offset(64) + beside;
+                    let first = y.as_ptr().align_offset(64) + offset;
                     // SAFETY: there are `count` rows from there on, and room.
                     unsafe { plan.run(x.as_ptr(), y[first..].as_mut_ptr(), count, inverse, room.as_mut_ptr()) };
                     let (before, y) = y.split_at(first);
                     let (y, after) = y.split_at(2 * n * count);
-                    assert!(before.iter().chain(after).all(|&y| y == T::of(7.0)), "beside {count} rows of {n}");
+                    assert!(before.iter().chain(after).all(|&y| y == T::of(7.0)), "next to {count} rows of {n}");
                     y.to_vec()
                 });
                 assert_eq!(exact(&results[0]), exact(&results[1]), "{count} rows of {n}");

@@ -43,12 +43,12 @@ from ._cotangent import (
     uint64,
 )
 
-# Every operation of the list is a function of the module; those that differ in the standard follow.
+# Every operation of the crate is a function of the module; the imports below replace those that differ in the standard.
 globals().update(_cotangent._functions)
 
 from ._core import methods as _methods  # noqa: E402
 
-# The same as functions and methods: PyTorch's with `dim`, the standard's with the keyword `axis`.
+# Functions that are also methods: they follow PyTorch with `dim`, and the standard with the keyword `axis`.
 max, min, median, nanmedian, norm = Tensor.max, Tensor.min, Tensor.median, Tensor.nanmedian, Tensor.norm
 repeat_interleave, tile = _methods.repeat_interleave, _methods.tile
 std, var, std_mean, var_mean, Size = _methods.std, _methods.var, _methods.std_mean, _methods.var_mean, _methods.Size
@@ -71,10 +71,10 @@ from .random import (  # noqa: E402
     set_rng_state,
 )
 
-# The operation `fft` would hide the module of this name: it is `fft.fft`.
+# The module replaces the operation of the same name, which is `fft.fft`.
 fft = __import__("importlib").import_module(".fft", __name__)
 
-# PyTorch's other names of dtypes.
+# PyTorch's aliases of dtypes.
 double, float, half, short, int, long = float64, float32, float16, int16, int32, int64
 cfloat, cdouble = complex64, complex128
 # PyTorch has submodules of these names.
@@ -83,14 +83,14 @@ __array_api_version__ = "2025.12"
 
 # Alternatives to some of PyTorch's names, for the error message.
 _INSTEAD = {
-    "hub": "load files that you have with cotangent.load; nothing is fetched",
-    "onnx": "nothing is exported; cotangent.io.save_safetensors is read by others",
-    "quantization": "GGUF's quantised tensors are read as float32 by cotangent.io.load_gguf",
-    "profiler": "time what you call",
-    "range": "arange leaves the end out",
-    "solve": "linalg.solve has the matrix first",
-    "symeig": "linalg.eigh",
-    "version": "cotangent.__version__ is the version",
+    "hub": "models are not downloaded; load local files with cotangent.load",
+    "onnx": "ONNX export is not supported; use cotangent.io.save_safetensors",
+    "quantization": "quantised tensors are only read, from GGUF files, as float32: use cotangent.io.load_gguf",
+    "profiler": "use cotangent.utils.benchmark",
+    "range": "use arange, which excludes the end",
+    "solve": "use linalg.solve, which has the matrix first",
+    "symeig": "use linalg.eigh",
+    "version": "use cotangent.__version__",
 }
 
 # Modules that are imported on first access, so that `import cotangent` is fast.

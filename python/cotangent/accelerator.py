@@ -21,7 +21,7 @@ def current_accelerator(check_available=False):
 
 
 def current_device_index() -> int:
-    """The index of the GPU that ``"cuda"`` stands for, which is 0."""
+    """The index of the current GPU, always 0."""
     return 0
 
 

@@ -49,7 +49,7 @@ class autocast:
 
 
 def is_autocast_enabled():
-    """Whether this thread is inside an ``autocast``."""
+    """Whether this thread is inside ``autocast``."""
     return _c._autocast_dtype() is not None
 
 
@@ -109,7 +109,7 @@ class GradScaler:
         self._own.unscale(optimizer._parameters())
 
     def step(self, optimizer, *args, **kwargs):
-        """A step of the optimiser, unless a gradient is infinite or NaN."""
+        """Calls ``optimizer.step``, unless a gradient is infinite or NaN."""
         if not self._enabled or self._own.may_step(optimizer._parameters()):
             return optimizer.step(*args, **kwargs)
         return None
@@ -119,7 +119,7 @@ class GradScaler:
         self._own.update()
 
     def get_scale(self):
-        """The scale."""
+        """The current scale."""
         return self._own.get_scale()
 
     def is_enabled(self):
@@ -127,14 +127,14 @@ class GradScaler:
         return self._enabled
 
     def state_dict(self):
-        """The scale, the settings, and the number of steps without infinities since its last change."""
+        """The scale, the settings, and the number of steps without infinities since the scale last changed."""
         if not self._enabled:
             return {}
         own = {name: value.item() for name, value in self._own.state_dict().items()}
         return {("_growth_tracker" if name == "growth_tracker" else name): value for name, value in own.items()}
 
     def load_state_dict(self, state_dict):
-        """Loads a state of ``state_dict``."""
+        """Loads a state returned by ``state_dict``."""
         if not self._enabled:
             return
         own = {name.lstrip("_"): value for name, value in state_dict.items()}

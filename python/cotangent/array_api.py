@@ -6,7 +6,7 @@ import cotangent as _ct
 from cotangent import _cotangent as _c
 from cotangent._core import creation as _creation, dtypes as _dtypes
 
-# PyTorch's functions that are not in the standard and differ in NumPy or SciPy: programs look for a name, and expect NumPy's
+# PyTorch's functions that are not in the standard and differ in NumPy or SciPy: programs look up a name and expect NumPy's
 # behaviour. SciPy's `special` has other arguments, domains and dtypes.
 _DIFFERENT = set("""gradient histogram histogramdd load median nanmedian pad put random save select special split transpose
 tril_indices triu_indices unique""".split())

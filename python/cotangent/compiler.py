@@ -6,32 +6,32 @@ from ._core.hints import compile  # noqa: A004, F401
 
 
 def is_compiling():
-    """False: nothing is compiled."""
+    """Always False: nothing is compiled."""
     return False
 
 
 def is_dynamo_compiling():
-    """False: nothing is compiled."""
+    """Always False: nothing is compiled."""
     return False
 
 
 def is_exporting():
-    """False: nothing is exported."""
+    """Always False: nothing is exported."""
     return False
 
 
 def disable(fn=None, recursive=True, *, reason=None):
-    """The function itself, also as a decorator with arguments."""
+    """Returns the function itself; also a decorator with arguments."""
     return (lambda function: function) if fn is None else fn
 
 
 def allow_in_graph(fn):
-    """The function itself."""
+    """Returns the function itself."""
     return fn
 
 
 def assume_constant_result(fn):
-    """The function itself."""
+    """Returns the function itself."""
     return fn
 
 

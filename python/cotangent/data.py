@@ -1,4 +1,4 @@
-"""Datasets, and the loader that makes batches of them: PyTorch's ``torch.utils.data``.
+"""Datasets, samplers and ``DataLoader``: PyTorch's ``torch.utils.data``.
 
     >>> import cotangent as ct
     >>> dataset = ct.data.TensorDataset(ct.arange(6.0).reshape(3, 2), ct.tensor([0, 1, 0]))
@@ -7,8 +7,8 @@
     cotangent.Size([2, 2]) [0, 1]
     cotangent.Size([1, 2]) [0]
 
-Workers are threads. The crate loads batches of ``TensorDataset``, ``Windows`` and their subsets without the interpreter; other
-datasets and functions run with it.
+Workers are threads. Batches of ``TensorDataset``, ``Windows`` and their subsets are loaded without the interpreter; other
+datasets and functions need it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ops = _c._functions
 
 
 class Dataset:
-    """A dataset by index: a subclass defines ``__getitem__`` and ``__len__``."""
+    """A map-style dataset: subclasses define ``__getitem__`` and ``__len__``."""
 
     def __getitem__(self, index):
         raise NotImplementedError(f"{type(self).__name__} must define __getitem__")
@@ -51,14 +51,14 @@ class Dataset:
 
 
 class IterableDataset(Dataset):
-    """A dataset that is iterated over: a subclass defines ``__iter__``."""
+    """An iterable-style dataset: subclasses define ``__iter__``."""
 
     def __iter__(self):
         raise NotImplementedError(f"{type(self).__name__} must define __iter__")
 
 
 class TensorDataset(Dataset):
-    """The rows of tensors: a sample is a tuple with a row of each."""
+    """A dataset of the rows of tensors: a sample is a tuple with a row of each."""
 
     def __init__(self, *tensors):
         self._source = _c._Source.tensors(tensors)
@@ -72,7 +72,7 @@ class TensorDataset(Dataset):
 
 
 class Subset(Dataset):
-    """A subset of a dataset, by indices."""
+    """The samples of a dataset at some indices."""
 
     def __init__(self, dataset, indices):
         self.dataset, self.indices = dataset, [int(index) for index in indices]
@@ -122,7 +122,7 @@ class ChainDataset(IterableDataset):
 
 
 class StackDataset(Dataset):
-    """Zips datasets: a sample is a tuple, or with names a dictionary, of one sample of each."""
+    """Zips datasets: a sample is a tuple, or with names a dictionary, of one sample from each."""
 
     def __init__(self, *args, **kwargs):
         if bool(args) == bool(kwargs):
@@ -160,7 +160,7 @@ def random_split(dataset, lengths, generator=None):
 
 
 def default_collate(batch):
-    """Collates samples: tensors are stacked, numbers become tensors, texts lists; tuples and dictionaries keep their structure."""
+    """Collates samples: tensors are stacked, numbers become tensors, strings lists; containers keep their structure."""
     first = batch[0]
     if isinstance(first, Tensor):
         return _ops["stack"](batch)
@@ -177,15 +177,16 @@ def default_collate(batch):
         return {key: default_collate([one[key] for one in batch]) for key in first}
     if isinstance(first, (tuple, list)):
         if any(len(one) != len(first) for one in batch):
-            raise ValueError(f"default_collate: samples must have equally many parts, got {sorted({len(one) for one in batch})}")
+            raise ValueError(f"default_collate: samples must have the same number of parts, got "
+                             f"{sorted({len(one) for one in batch})}")
         parts = [default_collate(list(one)) for one in zip(*batch)]
         return type(first)(*parts) if hasattr(first, "_fields") else parts
-    raise TypeError("default_collate: samples must be tensors, numbers, texts, or tuples or dictionaries of them, "
-                    f"got a value of type {type(first).__name__}: give a collate_fn for others")
+    raise TypeError("default_collate: samples must be tensors, numbers, strings, or tuples or dictionaries of them, "
+                    f"got a value of type {type(first).__name__}: pass a collate_fn")
 
 
 def default_convert(data):
-    """Converts the NumPy arrays of a sample to tensors: for loaders without batching."""
+    """Converts the NumPy arrays of a sample to tensors, for loaders without batching."""
     if type(data).__module__ == "numpy" and hasattr(data, "dtype"):
         return _c._tensor(data)
     if isinstance(data, collections.abc.Mapping):
@@ -196,7 +197,7 @@ def default_convert(data):
     return list(map(default_convert, data)) if isinstance(data, (list, tuple)) else data
 
 
-# Workers must end before the interpreter does.
+# Workers must end before the interpreter.
 _running: weakref.WeakSet = weakref.WeakSet()
 
 
@@ -210,7 +211,7 @@ _worker = threading.local()
 
 
 class WorkerInfo:
-    """Information on the worker of a thread."""
+    """Information about a worker thread."""
 
     def __init__(self, id, num_workers, seed, dataset):
         self.id, self.num_workers, self.seed, self.dataset = id, num_workers, seed, dataset
@@ -222,7 +223,7 @@ def get_worker_info():
 
 
 class _Begun(Dataset):
-    """A dataset for workers with numbers, which call ``worker_init_fn`` before their first sample."""
+    """A dataset that numbers its worker threads, and calls ``worker_init_fn`` before the first sample of each."""
 
     def __init__(self, dataset, num_workers, worker_init_fn):
         self.dataset, self._workers, self._init = dataset, num_workers, worker_init_fn
@@ -242,7 +243,7 @@ class _Begun(Dataset):
 
 
 def _own(dataset):
-    """The crate's version of a dataset, or None."""
+    """The crate's implementation of a dataset, or None."""
     if isinstance(dataset, TensorDataset) and type(dataset).__getitem__ is TensorDataset.__getitem__:
         return dataset._source
     if type(dataset) is Windows:
@@ -258,7 +259,7 @@ class DataLoader:
     """Loads batches of a dataset. Each iteration is one epoch.
 
     ``num_workers`` threads load batches ahead. The order of an epoch depends on its number and on the seed (that of
-    ``generator``, or drawn now), and not on the number of workers. ``state_dict`` has the position within an epoch.
+    ``generator``, or a random one), but not on the number of workers. ``state_dict`` returns the position within an epoch.
     """
 
     def __init__(self, dataset, batch_size=1, shuffle=None, sampler=None, batch_sampler=None, num_workers=0, collate_fn=None,
@@ -278,7 +279,7 @@ class DataLoader:
         iterable = isinstance(dataset, IterableDataset)
         self.sampler = sampler
         if sampler is None and not iterable:
-            # For PyTorch's attribute; the crate determines the order.
+            # Only for PyTorch's attribute: the crate determines the order.
             self.sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
         source = None if collate_fn is not None or iterable or batch_size is None else _own(dataset)
         collate = self.collate_fn
@@ -320,7 +321,7 @@ class DataLoader:
         return json.loads(self._loader.state())
 
     def load_state_dict(self, state):
-        """Continues from a saved position with the next iteration."""
+        """Restores a position: the next iteration continues from it."""
         self._loader.restore(json.dumps(state))
 
 
@@ -332,7 +333,7 @@ def _only(convert):
 
 
 class MNIST(TensorDataset):
-    """MNIST images, ``[n, 1, 28, 28]`` of uint8, and labels, from a folder of MNIST or a data set in the same format."""
+    """MNIST images, ``[n, 1, 28, 28]`` of uint8, and labels, from a folder with MNIST or a dataset in the same format."""
 
     def __init__(self, root, train=True):
         self.data, self.targets = _c._mnist(root, train)
@@ -340,7 +341,7 @@ class MNIST(TensorDataset):
 
 
 def digits():
-    """1797 images of digits, 8 by 8 pixels from 0 to 1, and their labels: a built-in dataset."""
+    """A built-in dataset of 1797 images of digits, 8 by 8 pixels from 0 to 1, and their labels."""
     return TensorDataset(*_c._digits())
 
 
@@ -389,13 +390,13 @@ def _image(path):
     try:
         from PIL import Image
     except ImportError:
-        raise ImportError("ImageFolder: reading images requires Pillow: install it, or give a loader") from None
+        raise ImportError("ImageFolder: reading images requires Pillow: install it, or pass a loader") from None
     with open(path, "rb") as file:
         return Image.open(file).convert("RGB")
 
 
 class Csv:
-    """A table from a CSV file, whose columns, by name or index, convert to tensors. ``missing`` lists texts of missing values."""
+    """A table from a CSV file. Columns, by name or index, convert to tensors. ``missing`` lists the strings for missing values."""
 
     def __init__(self, path, delimiter=",", header=True, comment=None, missing=None):
         self._csv = _c._Csv(path, delimiter, header, comment, missing)
@@ -417,16 +418,16 @@ class Csv:
         return self._csv.integers(column)
 
     def categories(self, column):
-        """A column of texts as indices, and the texts by index."""
+        """A column of strings as indices, and the list of strings."""
         return self._csv.categories(column)
 
     def column(self, column):
-        """A column as a list of texts."""
+        """A column as a list of strings."""
         return self._csv.column(column)
 
 
 class Jsonl(Dataset):
-    """The lines of a JSON Lines file: a sample is the value of a line, which is read on access."""
+    """The lines of a JSON Lines file: a sample is the value of a line, read on access."""
 
     def __init__(self, path):
         self.path, self._starts = path, []
@@ -454,7 +455,7 @@ class Jsonl(Dataset):
 class Windows(Dataset):
     """Windows of tokens: a sample is ``length`` tokens and the same window shifted by one.
 
-    The tokens of a text are its bytes; ``Vocabulary`` gives tokens of characters.
+    The tokens of a text are its bytes; ``Vocabulary`` converts characters to tokens.
     """
 
     def __init__(self, tokens, length, stride=1):

@@ -1,15 +1,15 @@
-"""PyTorch's ``torch.distributed`` as in a build without it: ``is_available()`` is False, and collective functions are errors."""
+"""PyTorch's ``torch.distributed``, as in a build without it: ``is_available()`` is False, and collective functions raise errors."""
 
 from __future__ import annotations
 
 
 def is_available():
-    """False: a program has one process."""
+    """Always False: a program has one process."""
     return False
 
 
 def is_initialized():
-    """False: a program has one process."""
+    """Always False: a program has one process."""
     return False
 
 
@@ -25,7 +25,7 @@ def _refused(name):
     return call
 
 
-# Programs import these whether they use them or not.
+# Programs import these even if they do not use them.
 init_process_group, destroy_process_group, new_group = map(_refused, ("init_process_group", "destroy_process_group", "new_group"))
 get_rank, get_world_size, get_backend, barrier = map(_refused, ("get_rank", "get_world_size", "get_backend", "barrier"))
 all_reduce, all_gather, reduce, broadcast = map(_refused, ("all_reduce", "all_gather", "reduce", "broadcast"))

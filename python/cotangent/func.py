@@ -38,9 +38,9 @@ def _tensors(name, what, leaves):
 
 
 class _Call:
-    """A function of the tensors among its arguments, with one tensor as its result.
+    """Wraps a function as one from the tensors among its arguments to a single tensor.
 
-    A tree of several tensors is packed into one vector of all their elements.
+    A result that is a tree of tensors is packed into one vector of their elements.
     """
 
     def __init__(self, name, func, args, kwargs, chosen, has_aux):
@@ -68,7 +68,7 @@ class _Call:
         return _ops["cat"]([x.reshape(-1).to(wide) for x in leaves])
 
     def aux(self, value):
-        """The auxiliary output, with a graph if the result has one outside of this transform."""
+        """The auxiliary output, with a graph if the result has one outside this transform."""
         return self._aux if value.requires_grad else tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, self._aux)
 
     def value(self, packed):
@@ -90,7 +90,7 @@ class _Call:
 
 
 def grad_and_value(func, argnums=0, has_aux=False):
-    """The function that returns the gradients of a scalar function and its value."""
+    """Returns a function that computes the gradients and the value of a scalar function."""
 
     @functools.wraps(func)
     def wrapper(*args, **kwargs):
@@ -109,7 +109,7 @@ def grad_and_value(func, argnums=0, has_aux=False):
 
 
 def grad(func, argnums=0, has_aux=False):
-    """The function that returns the gradients of a scalar function."""
+    """Returns a function that computes the gradients of a scalar function."""
 
     @functools.wraps(func)
     def wrapper(*args, **kwargs):
@@ -147,7 +147,7 @@ def _tuple(tensors):
 
 
 def linearize(func, *primals):
-    """The value of a function, and the function that computes its Jacobian-vector products."""
+    """The value of a function, and a function that computes its Jacobian-vector products."""
     value, _ = vjp(func, *primals)
 
     def pushed(*tangents):
@@ -157,10 +157,10 @@ def linearize(func, *primals):
 
 
 def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
-    """The function that computes the Jacobian of a function with respect to an argument.
+    """Returns a function that computes the Jacobian of a function with respect to an argument.
 
-    For a result of shape ``s`` and an argument of shape ``t`` it has the shape ``s + t``; for trees, there is a tree of the
-    arguments for each result. The backward passes run sequentially: ``chunk_size`` has no effect.
+    For a result of shape ``s`` and an argument of shape ``t``, the Jacobian has shape ``s + t``. For trees, it has a tree of
+    the arguments for each result. The backward passes run sequentially: ``chunk_size`` has no effect.
     """
     _whole("jacrev", "chunk_size", chunk_size)
 
@@ -195,7 +195,7 @@ def _whole(name, what, value):
 
 
 def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
-    """As ``jacrev``, also with backward passes."""
+    """As ``jacrev``. It also runs backward passes."""
     _random("jacfwd", randomness)
     return jacrev(func, argnums, has_aux=has_aux)
 
@@ -206,12 +206,12 @@ def jacobian(func, x):
 
 
 def hessian(func, argnums=0):
-    """The function that computes the Hessian with respect to an argument, or to each pair of several."""
+    """Returns a function that computes the Hessian with respect to an argument, or to each pair of several."""
     return jacrev(jacrev(func, argnums), argnums)
 
 
 def hvp(func, x, v):
-    """The product of the Hessian of a scalar function with a vector."""
+    """The Hessian-vector product of a scalar function."""
     return _c._hvp(func, x, v)
 
 
@@ -221,7 +221,7 @@ def _random(name, randomness):
 
 
 def _out(found, dim, name):
-    """A result with its batch dimension moved to ``dim``; without a dimension, the result that all examples share."""
+    """A result with its batch dimension moved to ``dim``; for None, the result that all examples share."""
     if dim is None:
         if not bool(((found == found[:1]) | (found != found)).all()):
             raise ValueError(f"{name}: out_dims must be a dimension for a result that differs among examples, got None")
@@ -230,7 +230,7 @@ def _out(found, dim, name):
 
 
 def _batched(func, args, kwargs, in_dims, out_dims, randomness):
-    """One call with all examples of a batch, or of a chunk."""
+    """Calls a function once with all examples of a batch or chunk."""
     leaves, spec, dims = in_dims(args)
     chosen = [at for at, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
     result_spec = []
@@ -260,7 +260,7 @@ def _places(out_dims, spec):
         out_dims = out_dims[0]
     places = _broadcast_to_and_flatten(out_dims, spec)
     if places is None and isinstance(out_dims, tuple) and spec.num_children == len(out_dims):
-        # For a list or a named tuple, one for each part.
+        # For a list or a named tuple: a dimension for each part.
         places = []
         for dim, child in zip(out_dims, spec.children_specs):
             own = _broadcast_to_and_flatten(dim, child)
@@ -274,7 +274,7 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
     """Vectorizes a function of a single example over a batch.
 
     ``in_dims`` has the batch dimension of each argument, or of each tensor in a tree; None for arguments that all examples
-    share. ``out_dims`` has it for the results. With ``chunk_size`` that many examples are computed at a time.
+    share. ``out_dims`` has it for the results. ``chunk_size`` examples are computed at a time, by default all.
     """
     _random("vmap", randomness)
     _whole("vmap", "chunk_size", chunk_size)
@@ -297,7 +297,7 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
         leaves, spec, dims = prepared(args)
         mapped = [at for at, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and dims[at] is not None]
         if not mapped:
-            raise ValueError("vmap: an argument must have a dimension of examples, got None for all")
+            raise ValueError("vmap: in_dims must be an int for at least one argument, got None for all")
         sizes = {leaves[at].shape[dims[at]] for at in mapped}
         if len(sizes) != 1:
             raise ValueError(f"vmap: arguments must have the same number of examples, got {sorted(sizes)}")
@@ -338,11 +338,11 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
     if unknown:
         raise KeyError(f"functional_call: the module has no {', '.join(unknown)}")
     values = {name: role[own] for name, (role, own) in places.items()}
-    # Names tied to a given name are given, too.
+    # A name that is tied to a given name is also given.
     tied = {id(values[name]): x for name, x in given.items() if values[name] is not None} if tie_weights else {}
     missing = [name for name, x in values.items() if x is not None and name not in given and id(x) not in tied]
     if strict and missing:
-        raise RuntimeError(f"functional_call: with strict, all tensors of the module must be given, got no {', '.join(missing)}")
+        raise RuntimeError(f"functional_call: strict=True requires all parameters and buffers, missing: {', '.join(missing)}")
     before = [(role, name, role[name]) for role, name in places.values()]
     try:
         for role, name, old in before:
@@ -357,15 +357,15 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
 
 
 def stack_module_state(models):
-    """The stacked parameters and the stacked buffers of several modules of one class, as dictionaries by name.
+    """The stacked parameters and the stacked buffers of several modules of the same class, as dictionaries by name.
 
     Use them with ``functional_call`` under ``vmap``. The stacked parameters are leaves.
     """
     models = list(models)
     if not models:
-        raise RuntimeError("stack_module_state: there must be a model, got none")
+        raise RuntimeError("stack_module_state: models must not be empty")
     if any(type(model) is not type(models[0]) for model in models):
-        raise RuntimeError("stack_module_state: models must be of one class, got "
+        raise RuntimeError("stack_module_state: models must have the same class, got "
                            + ", ".join(sorted({type(model).__name__ for model in models})))
     if len({model.training for model in models}) > 1:
         raise RuntimeError("stack_module_state: models must all be in training mode or all in evaluation mode, got both")

@@ -3,7 +3,7 @@
 =============================  ================================================  ===============================
 format                         read                                              written
 =============================  ================================================  ===============================
-any nested containers          ``load``                                          ``save``
+nested containers              ``load``                                          ``save``
 safetensors, also in shards    ``load_safetensors``, with ``metadata``           ``save_safetensors``, ``save_sharded``
 NumPy's ``.npy``, ``.npz``     ``load_npy``, ``load_npz``                        ``save_npy``, ``save_npz``
 PyTorch's ``.pt``, ``.pth``    ``load_pytorch``, without PyTorch                 ``save_pytorch``
@@ -37,7 +37,7 @@ def save_safetensors(path, tensors, metadata=None):
 
 
 def load_safetensors(path, *, dtype=None, device=None, names=None):
-    """The tensors of a safetensors file, of an index of shards, or of a folder with one."""
+    """The tensors of a safetensors file, of an index of shards, or of a folder with either."""
     return _c._load_safetensors(path, _wanted(dtype, device, names))[0]
 
 
@@ -47,7 +47,7 @@ def load_metadata(path):
 
 
 def save_sharded(folder, tensors, max_shard_bytes=5 * 2**30):
-    """Saves named tensors as safetensors shards with an index, as large models are published."""
+    """Saves named tensors as safetensors shards with an index, the format of large published models."""
     _c._save_sharded(folder, dict(tensors), max_shard_bytes)
 
 
@@ -77,12 +77,12 @@ def save_pytorch(path, tensors):
 
 
 def load_pytorch(path, *, dtype=None, device=None, names=None):
-    """The tensors of a PyTorch file by name. Names of nested containers are joined by dots."""
+    """The tensors of a PyTorch file by name. The names of nested containers are joined by dots."""
     return _c._load_pytorch(path, _wanted(dtype, device, names))[0]
 
 
 def load_pytorch_values(path):
-    """The numbers, texts and lists of a PyTorch file: epochs, rates, settings of an optimiser."""
+    """The numbers, strings and lists of a PyTorch file, for example the epoch or the settings of an optimiser."""
     return _c._load_pytorch(path, _wanted(names=()))[1] or {}
 
 
@@ -127,8 +127,8 @@ class _Packer:
         if isinstance(value, (list, tuple)):
             items = [self.pack(one, f"{path}.{at}" if path else str(at), depth + 1) for at, one in enumerate(value)]
             return {"tuple" if isinstance(value, tuple) else "list": items}
-        raise TypeError(f"{self.function}: {path or 'the object'} must be a tensor, number, text or a container of them, got a value "
-                        f"of type {type(value).__name__}: loading runs no code")
+        raise TypeError(f"{self.function}: {path or 'the object'} must be a tensor, number, string or container of them, got a "
+                        f"value of type {type(value).__name__}: loading runs no code")
 
     def tensor(self, tensor, path):
         if id(tensor) not in self.names:
@@ -170,8 +170,8 @@ def _unpack(function, tensors, text):
 def save(obj, f):
     """Saves tensors, numbers, text and containers of them to a path or an open binary file; see ``load``.
 
-    The file is a safetensors file, which every reader of the format reads for a flat dictionary of tensors. At a path that
-    ends with ``.pt`` or ``.pth`` such a dictionary is written for ``torch.load``.
+    The file is a safetensors file. For a flat dictionary of tensors, any reader of the format can load it, or ``torch.load``
+    if the path ends with ``.pt`` or ``.pth``.
 
         >>> import cotangent as ct, tempfile, os
         >>> path = os.path.join(tempfile.mkdtemp(), "run.ct")
@@ -191,12 +191,12 @@ def _save(obj, path):
     if flat and os.fspath(path).endswith((".pt", ".pth")):
         _c._save_pytorch(path, tensors)
     else:
-        # For a flat dictionary, too, to keep its order.
+        # Also for a flat dictionary, to keep its order.
         _c._save_safetensors(path, tensors, {} if flat and len(tensors) < 2 else {_TREE: tree})
 
 
 def _through_a_file(write, f):
-    # Imported here, as it takes milliseconds and is rarely needed.
+    # Imported here, because it takes milliseconds and is rarely needed.
     import shutil
     import tempfile
 
@@ -208,11 +208,11 @@ def _through_a_file(write, f):
 
 
 def load(f, map_location=None, *, weights_only=True, dtype=None):
-    """Loads a file of ``save``, or the tensors of a file of another format, which is detected by its first bytes.
+    """Loads a file written by ``save``, or the tensors of a file in another format, detected by its first bytes.
 
-    PyTorch's files give the saved containers, with tensors, numbers and texts. No code in a file is run, for any
-    ``weights_only``: for objects that only code could rebuild, the result is the tensors under names joined by dots, with a
-    warning. ``map_location`` is a device, or PyTorch's other forms of one: a dictionary, or a function of a storage and its
+    For a PyTorch file it returns the saved containers, with tensors, numbers and strings. No code in a file is run, for any
+    ``weights_only``: if objects require code, it returns the tensors under names joined by dots, with a warning.
+    ``map_location`` is a device, or another form that PyTorch accepts: a dictionary, or a function of a storage and its
     location.
     """
     if hasattr(f, "read"):
@@ -288,7 +288,7 @@ class _Storage:
 
 
 class Checkpoint:
-    """A training run in one file: the states of its parts, and plain values.
+    """The state of a training run in one file: the state dicts of its parts, and plain values.
 
         >>> import cotangent as ct, tempfile, os
         >>> path = os.path.join(tempfile.mkdtemp(), "run.ckpt")
@@ -308,7 +308,7 @@ class Checkpoint:
         self.parts[name] = part.state_dict() if hasattr(part, "state_dict") else part
 
     def restore(self, **parts):
-        """Restores each part by ``load_state_dict``. If one fails, the parts before it get their old state back."""
+        """Restores each part by ``load_state_dict``. If one fails, all get their old states back."""
         missing = [name for name in parts if name not in self.parts]
         if missing:
             raise ValueError(f"Checkpoint: no part named {missing[0]}, the parts are {', '.join(self.parts)}")
@@ -331,7 +331,7 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path):
-        """Loads a checkpoint, also one that Rust has written."""
+        """Loads a checkpoint, also one written by the crate in Rust."""
         parts, values = _c._load_checkpoint(path)
         made = cls(**(values or {}))
         for name, (tensors, own) in parts.items():
@@ -356,7 +356,7 @@ class Checkpoints:
         self._folder = _c._Folder(folder, keep_last, keep_best, metric, mode)
 
     def save(self, step, checkpoint):
-        """Saves a checkpoint of a step, removes those that are not to be kept, and returns the path."""
+        """Saves a checkpoint of a step, removes old ones, and returns the path."""
         return self._folder.save(step, checkpoint._packed(), checkpoint.values)
 
     def steps(self):

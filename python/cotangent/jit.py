@@ -19,11 +19,11 @@ _T = TypeVar("_T")
 
 
 class ScriptModule(Module):
-    """A module, which is not compiled."""
+    """A module. It is not compiled."""
 
 
 class ScriptFunction:
-    """PyTorch's class of compiled functions, for ``isinstance``: there are none here."""
+    """The class of scripted functions, for ``isinstance`` checks. No object is an instance of it."""
 
     def __init__(self, *args, **kwargs):
         raise TypeError("jit.ScriptFunction: Python code is not compiled: jit.script returns the function itself")
@@ -33,81 +33,81 @@ RecursiveScriptModule = ScriptModule
 
 
 class Error(Exception):
-    """An error of a compiled function: there are none here."""
+    """The error of compiled functions. It is never raised."""
 
 
 def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
-    """The function, class or module itself."""
+    """Returns the function, class or module itself."""
     return obj
 
 
 def trace(func, example_inputs=None, *args, **kwargs):
-    """The function or module itself: control flow that depends on values is kept."""
+    """Returns the function or module itself: control flow that depends on values is kept."""
     return func
 
 
 def trace_module(mod, inputs, *args, **kwargs):
-    """The module itself."""
+    """Returns the module itself."""
     return mod
 
 
 def freeze(mod, preserved_attrs=None, optimize_numerics=True):
-    """The module itself."""
+    """Returns the module itself."""
     return mod
 
 
 def optimize_for_inference(mod, other_methods=None):
-    """The module itself."""
+    """Returns the module itself."""
     return mod
 
 
 def script_method(fn):
-    """The method itself."""
+    """Returns the method itself."""
     return fn
 
 
 def export(fn):
-    """The method itself."""
+    """Returns the method itself."""
     return fn
 
 
 def unused(fn):
-    """The function itself."""
+    """Returns the function itself."""
     return fn
 
 
 def interface(obj):
-    """The class itself."""
+    """Returns the class itself."""
     return obj
 
 
 def ignore(drop=False, **kwargs):
-    """The function itself, also as a decorator with arguments."""
+    """Returns the function itself; also a decorator with arguments."""
     return drop if callable(drop) else lambda fn: fn
 
 
 def script_if_tracing(fn):
-    """The function itself."""
+    """Returns the function itself."""
     return fn
 
 
 def annotate(the_type: type[_T], the_value: _T) -> _T:
-    """The value."""
+    """Returns the value."""
     return the_value
 
 
 def isinstance(obj, target_type):  # noqa: A001
-    """Whether the object is of the class, or of one of the classes."""
+    """Whether the object is an instance of the class, or of one of the classes."""
     return builtins.isinstance(obj, target_type)
 
 
 def is_scripting():
-    """False: nothing is compiled."""
+    """Always False: nothing is compiled."""
     return False
 
 
 def is_tracing():
-    """False: nothing is compiled."""
+    """Always False: nothing is compiled."""
     return False
 
 

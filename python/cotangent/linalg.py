@@ -15,7 +15,7 @@ globals().update({name: _ops[name] for name in ("matmul", "multi_dot", "svdvals"
 from ._core.dtypes import finfo as _finfo  # noqa: E402
 from ._core.standard import matrix_transpose, tensordot, vecdot  # noqa: E402, F401
 
-# Raised for a matrix that has no such factorization.
+# Raised if a factorization fails, for example for a singular matrix.
 LinAlgError = ValueError
 _QR = collections.namedtuple("QRResult", "Q R")
 _SVD = collections.namedtuple("SVDResult", "U S Vh")
@@ -98,7 +98,7 @@ def pinv(A, /, *, rtol=None, atol=None, hermitian=False):
     atol = _like(s, 0.0 if atol is None else atol)
     # As for numbers: with an absolute tolerance the relative one defaults to 0.
     rtol = _ops["where"](atol > 0, 0.0, max(A.shape[-2:]) * _finfo(s.dtype).eps) if rtol is None else _like(s, rtol)
-    # The largest singular value comes first; there may be none.
+    # The largest singular value comes first, if there are any.
     bound = _ops["maximum"](rtol[..., None] * s[..., :1], atol[..., None])
     large = s > bound
     inverse = _ops["where"](large, 1 / _ops["where"](large, s, 1.0), 0.0)
@@ -110,12 +110,12 @@ def _like(x, number):
 
 
 def solve(x1, x2, /, *, left=True):
-    """The solution ``x`` of ``x1 x = x2``; a vector, if ``x2`` is one."""
+    """The solution ``x`` of ``x1 x = x2``; a vector if ``x2`` is a vector."""
     if left and x2.ndim == 1:
         batch = x1.shape[:-2]
         return _ops["linalg_solve"](x1, x2[:, None].expand(*batch, *x2.shape, 1))[..., 0]
     if left and x2.shape == x1.shape[:-1] and (x2.ndim < 2 or x2.shape[-2] != x1.shape[-1]):
-        # Not in the standard, but in PyTorch: a vector for each matrix.
+        # As in PyTorch, but not in the standard: a vector for each matrix.
         return _ops["linalg_solve"](x1, x2)
     batch = _batch(x1.shape[:-2], x2.shape[:-2])
     x1, x2 = x1.expand(*batch, *x1.shape[-2:]), x2.expand(*batch, *x2.shape[-2:])

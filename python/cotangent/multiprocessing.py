@@ -12,7 +12,7 @@
 Tensors and modules are copied through queues, pipes and arguments: a change in one process is not seen in others. Sending a
 tensor marked by ``share_memory_()`` is therefore an error.
 
-Processes are started by "spawn" or "forkserver". "fork" is refused: a forked process has no compute threads.
+Processes are started by "spawn" or "forkserver". "fork" is not supported: a forked process has no compute threads.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _known(method):
 
 
 def get_context(method=None):
-    """Queues, processes and the like with a start method."""
+    """The context of a start method, with its queues, processes and locks."""
     return _contexts[_chosen[0] if method is None else _known(method)]
 
 
@@ -77,19 +77,19 @@ def set_start_method(method, force=False):
 
 
 def get_all_sharing_strategies():
-    """The sharing strategy of tensors: they are copied."""
+    """The sharing strategy of tensors: "copy"."""
     return {"copy"}
 
 
 def get_sharing_strategy():
-    """The sharing strategy of tensors: they are copied."""
+    """The sharing strategy of tensors: "copy"."""
     return "copy"
 
 
 def set_sharing_strategy(new_strategy):
-    """Sets the sharing strategy, which has no effect: tensors are copied."""
+    """No effect: tensors are always copied."""
     if new_strategy not in ("copy", "file_system", "file_descriptor"):
-        raise ValueError(f"set_sharing_strategy: the strategy must be 'copy', got {new_strategy!r}")
+        raise ValueError(f"set_sharing_strategy: new_strategy must be 'copy', got {new_strategy!r}")
 
 
 class ProcessRaisedException(Exception):
@@ -133,7 +133,7 @@ class ProcessContext:
         return [process.pid for process in self.processes]
 
     def join(self, timeout=None):
-        """Waits for the processes, and returns whether all have ended. If one fails, the others are terminated, and it raises."""
+        """Waits for a process to end, and returns whether all have ended. If one has failed, terminates the others and raises."""
         from multiprocessing.connection import wait
 
         ready = wait([p.sentinel for p in self.processes if p.exitcode is None], timeout)
@@ -174,16 +174,16 @@ def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method
 
 
 def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
-    """Starts ``nprocs`` processes that call ``fn(rank, *args)``, and waits for them; a failure of one is raised."""
+    """Starts ``nprocs`` processes that call ``fn(rank, *args)``, and waits for them. If one fails, it raises."""
     return start_processes(fn, args, nprocs, join, daemon, start_method)
 
 
 def _reduced(x):
     if id(x) in _shared:
-        raise RuntimeError("multiprocessing: a tensor that is sent must be one without share_memory_(): each process gets a copy, "
+        raise RuntimeError("multiprocessing: sent tensors must not be marked by share_memory_(): each process gets a copy, "
                            "and changes in one are not seen in others. Send changes through a queue")
     if x.requires_grad and not x.is_leaf:
-        raise RuntimeError("multiprocessing: a tensor that is sent must be a leaf or without a gradient, got the result of a recorded "
+        raise RuntimeError("multiprocessing: sent tensors must be leaves or not require gradients, got the result of a recorded "
                            "operation: detach() it")
     return x.__reduce_ex__(2)
 

@@ -24,12 +24,12 @@ class Generator:
         self._state = (0, 0)
 
     def manual_seed(self, seed):
-        """Sets the seed, and returns the generator."""
+        """Sets the seed and returns the generator."""
         self._state = (operator.index(seed) % 2**64, 0)
         return self
 
     def seed(self):
-        """Sets a random seed, and returns it."""
+        """Sets a random seed and returns it."""
         self.manual_seed(builtins.int.from_bytes(os.urandom(8), "little"))
         return self._state[0]
 
@@ -42,7 +42,7 @@ class Generator:
         return self._state
 
     def set_state(self, state):
-        """Sets a state of ``get_state``."""
+        """Sets a state returned by ``get_state``."""
         seed, offset = state
         self._state = (operator.index(seed), operator.index(offset))
 
@@ -96,7 +96,7 @@ def get_rng_state():
 
 
 def set_rng_state(new_state):
-    """Sets the state of this thread's default generator to one of ``get_rng_state``."""
+    """Sets the state of this thread's default generator to one returned by ``get_rng_state``."""
     _c.set_rng_state(tuple(new_state))
 
 

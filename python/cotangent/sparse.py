@@ -50,7 +50,7 @@ class SparseTensor:
     __array_priority__ = 1001
 
     def __init__(self, places, elements, shape, coalesced=False, starts=None):
-        # Indices, a row for each sparse dimension, and values; for CSR also the starts of rows.
+        # Indices, with a row for each sparse dimension, and values; for CSR also the starts of rows.
         self._places, self._elements, self._shape = places, elements, Size(shape)
         # A single value is always coalesced.
         self._coalesced, self._starts = coalesced or elements.shape[0] < 2, starts
@@ -92,7 +92,7 @@ class SparseTensor:
         return len(self._shape) - self.sparse_dim()
 
     def _nnz(self):
-        """The number of values that are stored."""
+        """The number of stored values."""
         return self._elements.shape[0]
 
     dtype = property(lambda self: self._elements.dtype)
@@ -109,7 +109,7 @@ class SparseTensor:
 
     @property
     def grad(self):
-        """The gradient of the values, as a sparse tensor; None if there is none."""
+        """The gradient of the values as a sparse tensor, or None."""
         found = self._elements.grad
         return None if found is None else self._with(found)
 
@@ -129,7 +129,7 @@ class SparseTensor:
         if csr != (self._starts is not None):
             raise RuntimeError(f"{name}: the layout must be {sparse_csr if csr else sparse_coo}, got {self.layout}")
         if not csr and not self._coalesced:
-            raise RuntimeError(f"{name}: the tensor must be coalesced, got one that is not: call coalesce() first")
+            raise RuntimeError(f"{name}: the tensor must be coalesced: call coalesce() first")
 
     def indices(self):
         """The indices of the values, a row for each sparse dimension."""
@@ -137,7 +137,7 @@ class SparseTensor:
         return self._places
 
     def values(self):
-        """The values that are stored."""
+        """The stored values."""
         if self._starts is None:
             self._parts("values", False)
         return self._elements
@@ -163,7 +163,7 @@ class SparseTensor:
     # Conversions.
 
     def coalesce(self):
-        """Sums values of the same indices, and sorts the indices in row-major order."""
+        """Sums values with the same indices, and sorts the indices in row-major order."""
         if self._coalesced:
             return self
         sizes = self._shape[:self.sparse_dim()]
@@ -188,7 +188,7 @@ class SparseTensor:
         return found if dtype is None else found.to(dtype)
 
     def to_sparse(self, sparse_dim=None, *, layout=None):
-        """The tensor in the layout ``sparse_coo``, or another."""
+        """The tensor in the layout ``sparse_coo``, or ``layout``."""
         if layout is sparse_csr:
             return self.to_sparse_csr()
         return self if self._starts is None else SparseTensor(self._places, self._elements, self._shape, True)
@@ -213,7 +213,7 @@ class SparseTensor:
         return SparseTensor(move(self._places), elements, self._shape, self._coalesced, move(self._starts))
 
     def cpu(self):
-        """The tensor in the CPU's memory."""
+        """The tensor on the CPU."""
         return self.to("cpu")
 
     def cuda(self, device=None, non_blocking=False):
@@ -241,7 +241,7 @@ class SparseTensor:
         return self._with(self._elements.detach())
 
     def requires_grad_(self, requires_grad=True):
-        """Makes the values a leaf that requires a gradient, or not."""
+        """Sets whether the values require gradients."""
         if requires_grad and self._elements._base is not None:
             self._elements = self._elements.clone()
         self._elements.requires_grad_(requires_grad)
@@ -258,7 +258,7 @@ class SparseTensor:
         count, rank = self.sparse_dim(), self.dim()
         a, b = (dim + rank if dim < 0 else dim for dim in (dim0, dim1))
         if not (0 <= a < count and 0 <= b < count):
-            raise IndexError(f"transpose: dimensions must be sparse ones, of {count}, got {dim0} and {dim1}")
+            raise IndexError(f"transpose: dimensions must be among the {count} sparse dimensions, got {dim0} and {dim1}")
         if a == b:
             return self
         if self._starts is not None:
@@ -286,15 +286,15 @@ class SparseTensor:
         return -self
 
     def add(self, other, *, alpha=1):
-        """The sum of two sparse tensors of one shape; with a dense tensor the sum is dense."""
+        """The sum of two sparse tensors of the same shape; with a dense tensor, the sum is dense."""
         if isinstance(other, Tensor):
             return self.to_dense() + (other if alpha == 1 else other * alpha)
         if not isinstance(other, SparseTensor):
-            raise TypeError(f"add: the other tensor must be a sparse or a dense one, got one of type {type(other).__name__}")
+            raise TypeError(f"add: other must be a sparse or dense tensor, got a value of type {type(other).__name__}")
         if self._shape != other._shape or self.sparse_dim() != other.sparse_dim():
-            raise RuntimeError(f"add: sparse tensors must be of one shape, got {list(self._shape)} and {list(other._shape)}")
+            raise RuntimeError(f"add: sparse tensors must have the same shape, got {list(self._shape)} and {list(other._shape)}")
         if self.layout is not other.layout:
-            raise RuntimeError(f"add: sparse tensors must be of one layout, got {self.layout} and {other.layout}")
+            raise RuntimeError(f"add: sparse tensors must have the same layout, got {self.layout} and {other.layout}")
         dtype = _c.promote_types(self.dtype, other.dtype)
         theirs = other._elements if alpha == 1 else other._elements * alpha
         made = SparseTensor(_ops["cat"]([self._places, other._places], 1),
@@ -307,7 +307,7 @@ class SparseTensor:
     __radd__ = __add__
 
     def sub(self, other, *, alpha=1):
-        """The difference of two sparse tensors of one shape."""
+        """The difference of two sparse tensors of the same shape."""
         return self.add(other, alpha=-alpha)
 
     def __sub__(self, other):
@@ -319,11 +319,11 @@ class SparseTensor:
     def mul(self, other):
         """The elementwise product with a number or a dense tensor, at the stored values."""
         if isinstance(other, SparseTensor):
-            raise NotImplementedError("mul: the other factor must be a number or a dense tensor, got a sparse one")
+            raise NotImplementedError("mul: other must be a number or a dense tensor, got a sparse tensor")
         if isinstance(other, Tensor) and other.ndim:
             own = self if self._starts is not None else self.coalesce()
             if self.dense_dim():
-                raise NotImplementedError("mul: the tensor must have no dense dimensions, got some")
+                raise NotImplementedError(f"mul: the tensor must have no dense dimensions, got {self.dense_dim()}")
             picked = other.expand(tuple(self._shape))[tuple(own._places.unbind(0))]
             return own._with(own._elements * picked)
         return self._with(self._elements * other)
@@ -334,7 +334,7 @@ class SparseTensor:
     __rmul__ = __mul__
 
     def div(self, other):
-        """The quotient of each element by a number."""
+        """Divides each element by a number."""
         if isinstance(other, SparseTensor) or (isinstance(other, Tensor) and other.ndim):
             raise NotImplementedError("div: the divisor must be a number, got a tensor")
         return self._with(self._elements / other)
@@ -413,7 +413,7 @@ class SparseTensor:
     def __getattr__(self, name):
         if name.startswith("__") or not hasattr(Tensor, name):
             raise AttributeError(f"'SparseTensor' object has no attribute {name!r}")
-        raise NotImplementedError(f"{name}: the tensor must be dense, got one of layout {self.layout}: call to_dense() first")
+        raise NotImplementedError(f"{name}: the tensor must be dense, got layout {self.layout}: call to_dense() first")
 
     def __getitem__(self, key):
         raise NotImplementedError("indexing: the tensor must be dense, got a sparse one: call to_dense() first")
@@ -431,7 +431,7 @@ class SparseTensor:
 
     @staticmethod
     def _operation(name, args, kwargs):
-        """Dispatches an operation of the list that was called with a sparse argument."""
+        """Dispatches an operation that was called with a sparse argument."""
         if name in _FUNCTIONS:
             return _FUNCTIONS[name](*args, **kwargs)
         own = SparseTensor.__dict__.get(name) if args and isinstance(args[0], SparseTensor) else None
@@ -457,7 +457,7 @@ def _unique(flat):
 
 
 def _starts(rows, count):
-    """The start of each row, from the sorted row indices of values."""
+    """The start of each row, from the sorted row indices of the values."""
     edges = _ops["arange"](0, count + 1, 1, device=rows.device)
     if rows.shape[0] == 0:
         return _ops["zeros_like"](edges)
@@ -492,16 +492,16 @@ def _inside(name, what, x, size):
 
 def sparse_coo_tensor(indices=None, values=None, size=None, *, dtype=None, device=None, requires_grad=False, check_invariants=None,
                       is_coalesced=None):
-    """A sparse tensor in COO layout of values at indices, which have a row for each sparse dimension.
+    """A sparse tensor in COO layout. ``indices`` has a row for each sparse dimension and a column for each value.
 
-    Values of the same indices are summed. Without ``size`` it is the smallest that fits the indices. Further dimensions of
+    Values with the same indices are summed. By default ``size`` is the smallest that fits the indices. Further dimensions of
     the values are dense dimensions.
     """
     if size is None and values is None and indices is not None:
         indices, size = None, indices
     if indices is None:
         if size is None:
-            raise TypeError("sparse_coo_tensor: size must be given where there are no indices, got none")
+            raise TypeError("sparse_coo_tensor: size must be given without indices")
         places = _ops["zeros"]((len(size), 0), dtype=_c.int64, device=device)
         dtype = _c.get_default_dtype() if dtype is None else dtype
         return SparseTensor(places, _ops["zeros"]((0,), dtype=dtype, device=device), size, True)
@@ -520,7 +520,8 @@ def sparse_coo_tensor(indices=None, values=None, size=None, *, dtype=None, devic
         size = [*least.tolist(), *values.shape[1:]]
     size = tuple(int(one) for one in size)
     if len(size) != count + values.ndim - 1 or tuple(size[count:]) != tuple(values.shape[1:]):
-        raise RuntimeError(f"sparse_coo_tensor: size must have {count} sparse dimensions and then {list(values.shape[1:])}, got {list(size)}")
+        raise RuntimeError(f"sparse_coo_tensor: size must have {count} sparse dimensions, then {list(values.shape[1:])}, "
+                           f"got {list(size)}")
     for row, one in zip(places, size):
         _inside("sparse_coo_tensor", "indices", row, one)
     return SparseTensor(places, values, size, bool(is_coalesced))
@@ -530,7 +531,7 @@ def _legacy(dtype):
     def make(indices=None, values=None, size=None):
         return sparse_coo_tensor(indices, values, size, dtype=dtype)
 
-    make.__doc__ = f"A sparse tensor of {dtype.name}, by PyTorch's old name."
+    make.__doc__ = f"A sparse tensor of {dtype.name}: PyTorch's legacy constructor."
     return make
 
 
@@ -540,23 +541,24 @@ LongTensor, IntTensor = map(_legacy, (_c.int64, _c.int32))
 
 def sparse_csr_tensor(crow_indices, col_indices, values, size=None, *, dtype=None, device=None, requires_grad=False,
                       check_invariants=None):
-    """A sparse matrix in CSR layout, of the starts of rows, and the columns and values."""
+    """A sparse matrix in CSR layout, from the starts of the rows, and the column indices and values."""
     values = _values_of(values, dtype, device, requires_grad)
     starts = _whole("sparse_csr_tensor", "crow_indices", crow_indices, values.device)
     columns = _whole("sparse_csr_tensor", "col_indices", col_indices, values.device)
     if (starts.ndim, columns.ndim, values.ndim) != (1, 1, 1):
         raise NotImplementedError("sparse_csr_tensor: crow_indices, col_indices and values must have 1 dimension, got "
-                                  f"{starts.ndim}, {columns.ndim} and {values.ndim}: there are no batches of sparse matrices")
+                                  f"{starts.ndim}, {columns.ndim} and {values.ndim}: batches of sparse matrices are not supported")
     count = starts.shape[0] - 1
     if count < 0 or columns.shape != values.shape:
-        raise RuntimeError(f"sparse_csr_tensor: there must be a column for each value, got {list(columns.shape)} and {list(values.shape)}")
+        raise RuntimeError(f"sparse_csr_tensor: col_indices must have the shape of values, got {list(columns.shape)} and "
+                           f"{list(values.shape)}")
     if size is None:
         size = (count, int(columns.max()) + 1 if columns.numel() else 0)
     if len(size) != 2 or size[0] != count:
-        raise RuntimeError(f"sparse_csr_tensor: size must have {count} rows and its columns, got {list(size)}")
+        raise RuntimeError(f"sparse_csr_tensor: size must be ({count}, columns), got {list(size)}")
     each = starts[1:] - starts[:-1]
     if int(starts[0]) != 0 or int(starts[-1]) != columns.shape[0] or bool((each < 0).any()):
-        raise RuntimeError(f"sparse_csr_tensor: crow_indices must grow from 0 to {columns.shape[0]}, got {starts.tolist()}")
+        raise RuntimeError(f"sparse_csr_tensor: crow_indices must increase from 0 to {columns.shape[0]}, got {starts.tolist()}")
     _inside("sparse_csr_tensor", "col_indices", columns, size[1])
     rows = _c._functions["repeat_interleave"](_ops["arange"](0, count, 1, device=values.device), each) if count else starts[:0]
     return SparseTensor(_ops["stack"]([rows, columns]), values, size, True, starts)
@@ -565,12 +567,12 @@ def sparse_csr_tensor(crow_indices, col_indices, values, size=None, *, dtype=Non
 def _operands(name, a, b, rank):
     if not isinstance(a, SparseTensor) or not isinstance(b, Tensor):
         kinds = " and ".join(type(x).__name__ for x in (a, b))
-        raise NotImplementedError(f"{name}: the operands must be a sparse matrix and a dense one, got {kinds}")
+        raise NotImplementedError(f"{name}: operands must be a sparse matrix and a dense tensor, got {kinds}")
     _matrix(name, a)
     if b.ndim != rank or b.shape[0] != a.shape[1]:
-        raise RuntimeError(f"{name}: shapes must fit, got {list(a.shape)} and {list(b.shape)}")
+        raise RuntimeError(f"{name}: cannot multiply {list(a.shape)} by {list(b.shape)}")
     if a.dtype != b.dtype:
-        raise RuntimeError(f"{name}: operands must have one dtype, got {a.dtype} and {b.dtype}")
+        raise RuntimeError(f"{name}: operands must have the same dtype, got {a.dtype} and {b.dtype}")
 
 
 def mm(mat1, mat2, reduce=None):
@@ -598,7 +600,7 @@ def mv(mat, vec):
 
 
 def _dense_by_sparse(a, b):
-    """The product of a dense vector or matrix with a sparse matrix, computed transposed."""
+    """The product of a dense vector or matrix and a sparse matrix, computed as a transposed product."""
     _matrix("sparse.mm", b)
     flipped = SparseTensor(b._places.flip(0), b._elements, b._shape[::-1])
     return mv(flipped, a) if a.ndim == 1 else mm(flipped, a.t()).t()
@@ -620,7 +622,7 @@ def addmm(mat, mat1, mat2, *, beta=1.0, alpha=1.0):
 def sum(input, dim=None, dtype=None):  # noqa: A001
     """The sum of all elements, or along dimensions: sparse, unless no sparse dimension is left."""
     if not isinstance(input, SparseTensor):
-        raise TypeError(f"sparse.sum: input must be a sparse tensor, got one of type {type(input).__name__}")
+        raise TypeError(f"sparse.sum: input must be a sparse tensor, got a value of type {type(input).__name__}")
     if dim is None:
         return input._elements.sum(dtype=dtype)
     rank, count = input.dim(), input.sparse_dim()
@@ -641,7 +643,7 @@ def sum(input, dim=None, dtype=None):  # noqa: A001
 def _by_row(name, input, dim, dtype):  # noqa: A002
     _matrix(name, input)
     if dim not in (1, -1):
-        raise NotImplementedError(f"{name}: dim must be 1, that of the columns, got {dim}")
+        raise NotImplementedError(f"{name}: dim must be 1 (columns), got {dim}")
     own = input if input._starts is not None else input.coalesce()
     own = own if dtype is None else own.to(dtype)
     rows, values = own._places[0], own._elements
@@ -664,7 +666,7 @@ def log_softmax(input, dim, *, dtype=None):  # noqa: A002
     return own._with(shifted - total.log().index_select(0, rows))
 
 
-# The operations of the list for sparse tensors, besides methods.
+# Operations with sparse arguments that are not methods.
 _FUNCTIONS = {
     "mm": mm, "matmul": matmul, "mv": mv, "addmm": lambda input, mat1, mat2, **given: addmm(input, mat1, mat2, **given),  # noqa: A006
     "add": lambda input, other, **given: input.add(other, **given) if isinstance(input, SparseTensor) else other + input,
@@ -673,7 +675,7 @@ _FUNCTIONS = {
 
 
 def _to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None):
-    """The nonzero elements with their indices; dimensions after the first ``sparse_dim`` are dense."""
+    """The nonzero elements as a sparse tensor; dimensions after the first ``sparse_dim`` are dense."""
     if layout is sparse_csr:
         return _to_sparse_csr(self)
     if layout not in (None, sparse_coo) or blocksize is not None or dense_dim is not None:

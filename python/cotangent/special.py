@@ -6,5 +6,5 @@ globals().update({name[8:]: value for name, value in _c._functions.items() if na
 globals().update({name: _c._functions[name] for name in ("logit", "log_softmax", "logsumexp", "gammaln", "log1p", "i0")
                   if name in _c._functions})
 
-# With the order as the first argument, as in PyTorch; the method has the tensor first.
+# The order is the first argument, as in PyTorch; the method has the tensor first.
 from ._core.standard import polygamma  # noqa: E402, F401

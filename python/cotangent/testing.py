@@ -18,7 +18,7 @@ def assert_close(actual, expected, *, allow_subclasses=True, rtol=None, atol=Non
                  check_dtype=True, check_layout=True, check_stride=False, msg=None):
     """Asserts that tensors, numbers, or containers of them are close: ``|actual - expected| <= atol + rtol |expected|``.
 
-    The tolerances are those of the less exact dtype, unless both are given.
+    By default, the tolerances are those of the less exact dtype.
     """
     if (rtol is None) != (atol is None):
         raise ValueError(f"assert_close: rtol and atol must be given together, got {rtol} and {atol}")

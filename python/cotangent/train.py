@@ -14,7 +14,7 @@ from ._cotangent import ConfusionMatrix, Examples, Tensor  # noqa: F401
 
 
 class Metric:
-    """A metric over batches. Each subclass stands for the crate's metric of its name."""
+    """A metric over batches. Each subclass wraps the metric of the same name in the crate."""
 
     def __init__(self, *, classes=None, average=None, k=None, threshold=None, ignore_index=None):
         self._metric = _c._Metric(type(self).__name__, {"classes": classes, "average": average, "k": k, "threshold": threshold,
@@ -44,28 +44,28 @@ class Metric:
 
 
 class Accuracy(Metric):
-    """The share of correct classes. Predictions are classes, scores of all classes, or scores of class 1 for a threshold."""
+    """The fraction of correct classes. Predictions are classes, scores of all classes, or scores of class 1 for a threshold."""
 
     def __init__(self, *, threshold=None, ignore_index=None):
         super().__init__(threshold=threshold, ignore_index=ignore_index)
 
 
 class TopKAccuracy(Metric):
-    """The share of targets that are among the ``k`` classes with the highest scores."""
+    """The fraction of targets among the ``k`` classes with the highest scores."""
 
     def __init__(self, k, *, ignore_index=None):
         super().__init__(k=k, ignore_index=ignore_index)
 
 
 class Precision(Metric):
-    """The share of correct predictions among the predictions of a class, averaged over classes."""
+    """The fraction of correct predictions among the predictions of a class, averaged over classes."""
 
     def __init__(self, classes, average="macro", *, threshold=None, ignore_index=None):
         super().__init__(classes=classes, average=average, threshold=threshold, ignore_index=ignore_index)
 
 
 class Recall(Metric):
-    """The share of correct predictions among the examples of a class, averaged over classes."""
+    """The fraction of correct predictions among the examples of a class, averaged over classes."""
 
     def __init__(self, classes, average="macro", *, threshold=None, ignore_index=None):
         super().__init__(classes=classes, average=average, threshold=threshold, ignore_index=ignore_index)
@@ -79,7 +79,7 @@ class F1(Metric):
 
 
 class RocAuc(Metric):
-    """The area under the ROC curve: of one score, or of each class against the rest."""
+    """The area under the ROC curve, for one score, or for each class against the rest."""
 
     def __init__(self, classes=None, average="macro"):
         super().__init__(classes=classes, average=average)
@@ -207,7 +207,7 @@ class SummaryWriter(_Log):
         self.add_image(tag, _c._functions["cat"](list(img_tensor.unbind(0)), -1), global_step)
 
     def add_graph(self, model, input_to_model=None, verbose=False):
-        """Logs the text of a model: there is no graph before it is run."""
+        """Logs the text of a model, which has no static graph."""
         self.add_text("model", repr(model))
 
     def add_text(self, tag, text_string, global_step=0):
@@ -230,7 +230,7 @@ class Report:
         self._log.log(step, _numbers(values, more))
 
     def fact(self, name, value):
-        """Sets a fact of the run, for the table at the top."""
+        """Sets a named fact of the run, for the table at the top."""
         self._log.fact(str(name), str(value))
 
     def confusion(self, matrix, labels=()):
@@ -242,7 +242,7 @@ class Report:
         self._log.examples(examples)
 
     def html(self):
-        """The page as text."""
+        """The page as a string."""
         return self._log.html()
 
     def save(self, path):
@@ -261,7 +261,7 @@ class Progress:
         self._bar.update(done, _numbers(values, more))
 
     def finish(self):
-        """Ends the line."""
+        """Ends the progress bar."""
         self._bar.finish()
 
 

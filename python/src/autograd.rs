@@ -217,7 +217,9 @@ impl PyFunction {
         self.context.bind(py).setattr("_tuple", !result.is_instance_of::<PyTensor>())?;
         let saved = self.context.bind(py).getattr("_to_save")?;
         let saved = if saved.is_none() { Vec::new() } else { tensors("save_for_backward", "tensors", &saved)? };
-        Ok((results(&result)?, saved))
+        let found = results(&result)?;
+        self.context.bind(py).call_method1("_returned", (result,))?;
+        Ok((found, saved))
     }
 
     fn backward_in(
@@ -311,6 +313,11 @@ fn _apply(
     };
     error::forget();
     let mut all = autograd::apply_all(function, &inputs.iter().collect::<Vec<_>>()).or_raise()?;
+    for place in context.getattr("_constants")?.extract::<Vec<usize>>()? {
+        if let Some(result) = all.get_mut(place) {
+            *result = result.detach();
+        }
+    }
     if !context.getattr("_tuple")?.is_truthy()?
         && all.len() == 1
         && let Some(only) = all.pop()

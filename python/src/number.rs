@@ -62,7 +62,7 @@ pub fn numpy_dtype(object: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
 }
 
 /// The dtype of a number as an operand with a tensor of `dtype`.
-pub fn beside(number: Scalar, dtype: DType) -> DType {
+pub fn promote_with(number: Scalar, dtype: DType) -> DType {
     match number {
         Scalar::C128(_) if !dtype.is_float() && !dtype.is_complex() => dtype::default_complex(),
         Scalar::C128(_) => dtype.to_complex(),

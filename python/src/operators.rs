@@ -20,7 +20,7 @@ pub fn binary(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<Py<
     let py = other.py();
     let mut x = x.get()?;
     if let Some(default) = dtype::other_default() {
-        x = beside_default(x, other, default, f)?;
+        x = in_default_dtype(x, other, default, f)?;
     }
     let result = if let Ok(other) = other.cast::<PyTensor>() {
         let other = other.get().get()?;
@@ -42,7 +42,7 @@ pub fn binary(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<Py<
 
 /// Casts integers to the default float dtype, if the operator gives floats for integer operands.
 #[cold]
-fn beside_default(x: Tensor, other: &Bound<'_, PyAny>, default: DType, f: Binary) -> PyResult<Tensor> {
+fn in_default_dtype(x: Tensor, other: &Bound<'_, PyAny>, default: DType, f: Binary) -> PyResult<Tensor> {
     let whole = |x: &Tensor| !x.dtype().is_float() && !x.dtype().is_complex();
     if !whole(&x) {
         return Ok(x);
@@ -78,17 +78,17 @@ pub fn reflected(
     let Some(number) = number::scalar(other)? else { return Ok(py.NotImplemented()) };
     let mut x = x.get()?;
     if let Some(default) = dtype::other_default() {
-        x = beside_default(x, other, default, f)?;
+        x = in_default_dtype(x, other, default, f)?;
     }
-    let left = beside(op, number, (x.dtype(), x.device()), rule)?;
+    let left = as_operand(op, number, (x.dtype(), x.device()), rule)?;
     let run = || f(&left, Operand::Borrowed(&x));
     let result = if x.numel() > SMALL { py.detach(run) } else { run() };
     PyTensor::result(py, result.or_raise()?).map(Py::into_any)
 }
 
 /// A number as a tensor for operands of this dtype and device, rounded once.
-pub fn beside(op: &str, number: Scalar, (dtype, device): (DType, Device), rule: Numbers) -> PyResult<Tensor> {
-    let dtype = number::beside(number, dtype);
+pub fn as_operand(op: &str, number: Scalar, (dtype, device): (DType, Device), rule: Numbers) -> PyResult<Tensor> {
+    let dtype = number::promote_with(number, dtype);
     let made = match rule {
         // Integers wrap around when they are cast.
         Numbers::Wrapped if dtype.is_int() => {

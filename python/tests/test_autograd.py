@@ -306,3 +306,26 @@ def test_a_power_of_one_and_sums_of_a_number_are_results():
         y = call(w)
         (y * 2).sum().backward()
         assert not y.is_leaf and y is not w and (w.grad == 2).all() and y.grad is None
+
+
+class Doubled(ct.autograd.Function):
+    """Twice the input, and three times it, which is marked as not differentiable."""
+
+    @staticmethod
+    def forward(ctx, x):
+        double, triple = x * 2, x * 3
+        ctx.mark_non_differentiable(triple)
+        return double, triple
+
+    @staticmethod
+    def backward(ctx, of_double, of_triple):
+        assert of_triple.tolist() == [0, 0]
+        return of_double * 2 + of_triple
+
+
+def test_marked_results_of_a_function_require_no_gradient():
+    x = ct.ones(2, requires_grad=True)
+    double, triple = Doubled.apply(x)
+    assert double.requires_grad and not triple.requires_grad and triple.tolist() == [3, 3]
+    (double + triple).sum().backward()
+    assert x.grad.tolist() == [2, 2]

@@ -209,7 +209,7 @@ impl Tensor {
     #[track_caller]
     pub(super) fn as_output(self, joint: &NodeRef, at: usize) -> Result<Tensor> {
         let body = Body { edges: Edges::from_iter([Some(joint.clone())]), rule: Rule::Output(at) };
-        let tape = joint.tape.as_ref().map(TapeEntry::beside);
+        let tape = joint.tape.as_ref().map(TapeEntry::new_entry);
         let node = new_node(&self, joint.name.clone(), NodeKind::Op, tape, 0, Some(body))?;
         Ok(self.with_node(Some(node)))
     }

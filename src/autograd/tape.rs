@@ -108,7 +108,7 @@ impl TapeEntry {
     }
 
     /// An entry on the same tape.
-    pub fn beside(&self) -> TapeEntry {
+    pub fn new_entry(&self) -> TapeEntry {
         TapeEntry::new(&self.core)
     }
 
@@ -144,7 +144,7 @@ impl TapeEntry {
                 ),
             }
         }
-        Ok(self.beside())
+        Ok(self.new_entry())
     }
 
     /// Pushes a new node on its tape, at the end or in the position of the node that it replaces.

@@ -182,7 +182,7 @@ fn jvp_of(
     };
     let create_graph = mode::is_grad_enabled() && (run.open || tangents.iter().any(|t| t.requires_grad()));
     // Only the graph of the cotangent matters, not its values.
-    let cotangent = run.output.zeros_like()?.into_leaf("jvp", root.tape.as_ref().map(TapeEntry::beside))?;
+    let cotangent = run.output.zeros_like()?.into_leaf("jvp", root.tape.as_ref().map(TapeEntry::new_entry))?;
     let targets = run.targets();
     let pulled = {
         let _mode = GradMode::enable();

@@ -21,7 +21,7 @@ pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> 
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    let temporary = Temporary::beside(&target, old.as_ref())?;
+    let temporary = Temporary::in_folder_of(&target, old.as_ref())?;
     let mut buffered = BufWriter::with_capacity(1 << 20, &temporary.file);
     write(&mut buffered)?;
     buffered.flush()?;
@@ -85,7 +85,7 @@ struct Temporary {
 
 impl Temporary {
     /// A new file in the same folder, so that renaming does not copy.
-    fn beside(target: &Path, old: Option<&Metadata>) -> io::Result<Temporary> {
+    fn in_folder_of(target: &Path, old: Option<&Metadata>) -> io::Result<Temporary> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         restrict(&mut options, old);
@@ -142,7 +142,7 @@ fn running_system() -> u64 {
     })
 }
 
-/// For a name of [`Temporary::beside`], whether its process is known to be gone. A process with the id of this one is another,
+/// For a name of [`Temporary::in_folder_of`], whether its process is known to be gone. A process with the id of this one is another,
 /// gone one: the first process of every container has the same id.
 fn writer_is_gone(name: &str) -> Option<bool> {
     let is_hex = |digits: &str| digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());

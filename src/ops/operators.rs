@@ -22,7 +22,7 @@ pub(crate) fn reversed(
     right: &Tensor,
 ) -> Result<Tensor> {
     let left = Operand::Scalar(left);
-    let left = left.resolve(op.beside(right.dtype()), right.device())?;
+    let left = left.resolve(op.number_dtype(right.dtype()), right.device())?;
     op.call(&[&left, right], &[])
 }
 

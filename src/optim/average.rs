@@ -326,10 +326,10 @@ fn put<M: Module>(module: &mut M, values: &BTreeMap<String, Tensor>) -> Result<(
 /// If `run` fails; the statistics are then as they were.
 #[track_caller]
 pub fn update_bn<M: Module>(model: &mut M, run: impl FnOnce(&M) -> Result<()>) -> Result<()> {
-    named("update_bn", computed_anew(model, run))
+    named("update_bn", recompute_statistics(model, run))
 }
 
-fn computed_anew<M: Module>(model: &mut M, run: impl FnOnce(&M) -> Result<()>) -> Result<()> {
+fn recompute_statistics<M: Module>(model: &mut M, run: impl FnOnce(&M) -> Result<()>) -> Result<()> {
     let modes = training_modes(model, &mut std::iter::repeat(true));
     let before: Vec<Tensor> = statistics(model).into_iter().map(|(_, buffer)| buffer.get()).collect();
     let reset = statistics(model).into_iter().try_for_each(|(name, buffer)| {

@@ -38,14 +38,14 @@ impl Operand<'_> {
         Ok(match self {
             Operand::Borrowed(tensor) => Cow::Borrowed(*tensor),
             Operand::Owned(tensor) => Cow::Borrowed(tensor),
-            Operand::Scalar(scalar) => Cow::Owned(Tensor::scalar(*scalar, scalar.beside(dtype), device)?),
+            Operand::Scalar(scalar) => Cow::Owned(Tensor::scalar(*scalar, scalar.promote_with(dtype), device)?),
         })
     }
 
     /// As [`resolve`](Self::resolve), but a number out of range is an error.
     pub(crate) fn element(&self, op: &'static str, dtype: DType, device: Device) -> Result<Cow<'_, Tensor>> {
         if let Operand::Scalar(number) = self {
-            number.check_element(op, number.beside(dtype))?;
+            number.check_element(op, number.promote_with(dtype))?;
         }
         self.resolve(dtype, device)
     }
@@ -53,7 +53,7 @@ impl Operand<'_> {
     /// As [`element`](Self::element), for an operand that is stored in a tensor of `dtype`.
     pub(crate) fn put(&self, op: &'static str, dtype: DType, device: Device) -> Result<Cow<'_, Tensor>> {
         if let Operand::Scalar(number) = self {
-            number.check_put(op, number.beside(dtype))?;
+            number.check_put(op, number.promote_with(dtype))?;
         }
         self.resolve(dtype, device)
     }
@@ -61,7 +61,7 @@ impl Operand<'_> {
     /// As [`resolve`](Self::resolve), for comparisons: a number out of range becomes an infinity.
     pub(crate) fn compared(&self, dtype: DType, device: Device) -> Result<Cow<'_, Tensor>> {
         match self {
-            Operand::Scalar(number) if !number.is_element(number.beside(dtype)) => {
+            Operand::Scalar(number) if !number.is_element(number.promote_with(dtype)) => {
                 let beyond = f64::INFINITY.copysign(number.to_f64());
                 Ok(Cow::Owned(Tensor::scalar(beyond.into(), DType::F64, device)?))
             }

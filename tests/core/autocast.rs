@@ -200,7 +200,7 @@ fn a_backward_pass_inside_computes_as_one_outside() -> Result<()> {
 }
 
 #[test]
-fn casts_of_parameters_are_made_once_and_anew_after_a_change() -> Result<()> {
+fn casts_of_parameters_are_made_once_and_again_after_a_change() -> Result<()> {
     let (mut a, _, x) = network()?;
     autocast(DType::BF16, || {
         // Without recording no casts are cached: a gradient would be lost.

@@ -357,7 +357,7 @@ fn a_number_that_is_none_of_the_tensors_is_itself_where_integers_become_floats()
             ];
             for (at, [got, want]) in pairs.iter().enumerate() {
                 let bits = |x: &Tensor| -> Result<u32> { Ok(x.item::<f32>()?.to_bits()) };
-                assert_eq!(bits(got)?, bits(want)?, "{at}: {dtype} beside {number}: {got} and not {want}");
+                assert_eq!(bits(got)?, bits(want)?, "{at}: {dtype} with {number}: {got} and not {want}");
             }
         }
     }

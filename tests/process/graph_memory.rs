@@ -253,7 +253,7 @@ fn gradients_of_logits() -> Result<()> {
     let ((), taken) = peak(|| once.backward())?;
     // The gradients of x and w take MIB / 8 each. Each thread of a product packs its own blocks, so the rest depends on the
     // scheduler. A second tensor of the logits' size would be a MIB on top.
-    assert!((MIB / 4..MIB).contains(&taken), "{taken} bytes beside the logits");
+    assert!((MIB / 4..MIB).contains(&taken), "{taken} bytes besides the logits");
     // But not if they are needed again, or held elsewhere.
     let again = loss(&x.matmul(&w)?)?;
     let (_, taken) = peak(|| grad_with(&again, &[&x], GradOptions::new().retain_graph(true)))?;

@@ -287,7 +287,7 @@ fn averages_of_half_precision_lose_nothing_of_small_changes() -> Result<()> {
 }
 
 #[test]
-fn statistics_of_batch_norms_are_computed_anew() -> Result<()> {
+fn statistics_of_batch_norms_are_recomputed() -> Result<()> {
     let mut model = Sequential::new().add(Linear::new(2, 3)?).add(BatchNorm1d::new(3)?);
     model.eval();
     let batches: Vec<Tensor> = (0..3).map(|seed| Generator::seed(seed).randn([8, 2])).collect::<Result<_>>()?;

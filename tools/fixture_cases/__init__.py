@@ -1,1 +1,1 @@
-"""The cases behind tests/fixtures, one module per subject; tools/fixtures.py runs them."""
+"""The cases of tests/fixtures, one module per subject; tools/fixtures.py runs them."""

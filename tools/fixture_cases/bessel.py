@@ -1,4 +1,4 @@
-"""Bessel and Airy functions, and orthogonal polynomials. PyTorch has no derivatives of them."""
+"""Bessel and Airy functions, and orthogonal polynomials. PyTorch does not differentiate them."""
 
 import torch
 
@@ -22,7 +22,7 @@ def add_cases(book):
     book.define({op: getattr(torch.special, op) for op in UNARY})
     book.define({op: polynomial(getattr(torch.special, op)) for op in POLYNOMIALS}, {op: ["self", "n"] for op in POLYNOMIALS})
     for op, low in UNARY.items():
-        # PyTorch has only six to eight digits of these.
+        # PyTorch computes only six to eight digits of these.
         near = {"rtol": 1e-5, "atol": 1e-6} if op.startswith(("bessel", "airy")) else {"rtol": 1e-10, "atol": 1e-13}
         for shape in ([2, 3], [9], [], [0]):
             book.add(op, [book.draw(op).uniform(shape, low, 9)], grad=False, **near)

@@ -1,4 +1,4 @@
-"""Complex numbers: their parts, elementwise functions of them, sums, products and transforms."""
+"""Complex numbers: real and imaginary parts, elementwise functions, sums, products and transforms."""
 
 import torch
 
@@ -54,7 +54,7 @@ def add_cases(book):
     over = torch.complex(tensor([0.0, -0.0, INF, -INF, 1.0, INF, NAN]), tensor([0.0, -0.0, 1.0, 2.0, -INF, INF, 1.0]))
     book.add("div", [torch.complex(tensor(1.0), tensor(2.0)).reshape(1), over], grad=False, note="over 0 and infinity")
     book.add("reciprocal", [over], grad=False, note="of 0 and infinity")
-    # Between -1 and 1 PyTorch has the gradient of the upper side on both.
+    # Between -1 and 1, PyTorch returns the gradient of the upper side on both sides.
     cut = torch.complex(tensor([-2.0, 0.5, -2.0]), tensor([0.0, 0.0, -0.0]))
     book.add("acosh", [cut], note="both sides of the cut")
     for op in BINARY:

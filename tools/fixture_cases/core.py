@@ -1,4 +1,4 @@
-"""Common to all subjects: drawing inputs, running a case in PyTorch, writing it."""
+"""Shared by all subjects: drawing inputs, running a case in PyTorch, and writing it."""
 
 import json
 import math
@@ -28,21 +28,21 @@ HALVES = ("f16", "bf16")
 
 INF = math.inf
 NAN = math.nan
-# Values at the edges of each float type: infinities, NaN, huge, denormal, both zeros, and the
-# places where exp over- and underflows.
+# Extreme values of each float type: infinities, NaN, huge and denormal numbers, both zeros, and
+# arguments near overflow and underflow of exp.
 EXTREMES = {
     "f64": [INF, -INF, NAN, 1e308, -1e308, 5e-324, -5e-324, 1e-310, -1e-310, 0.0, -0.0, 1.0, -1.0, 50.0, -50.0, 709.0, -700.0],
     "f32": [INF, -INF, NAN, 3e38, -3e38, 1e-45, -1e-45, 1e-40, -1e-40, 0.0, -0.0, 1.0, -1.0, 50.0, -50.0, 88.0, -80.0],
     "f16": [INF, -INF, NAN, 65504.0, -65504.0, 6e-8, -6e-8, 0.0, -0.0, 1.0, -1.0, 11.0, -9.0],
     "bf16": [INF, -INF, NAN, 3e38, -3e38, 1e-40, -1e-40, 0.0, -0.0, 1.0, -1.0, 88.0, -80.0],
 }
-# Below this a float type is denormal: the absolute tolerance of extreme cases whose results may
-# legitimately be flushed to zero on the way (1 / (1 + exp(100)) in f32).
+# Absolute tolerances for extreme cases, at the limit of denormal numbers: intermediate results may
+# be flushed to zero (1 / (1 + exp(100)) in f32).
 TINY = {"f64": 1e-300, "f32": 1e-37, "f16": 1e-3, "bf16": 1e-37}
 
 
 class Draw:
-    """Random inputs from one seed; decimals are cut so that the files stay small."""
+    """Random inputs from a seed, rounded to a few decimals to keep the files small."""
 
     def __init__(self, key):
         self.generator = torch.Generator().manual_seed(zlib.crc32(key.encode()))
@@ -59,7 +59,7 @@ class Draw:
         return self.uniform(shape, low, high, dtype)
 
     def away_from_zero(self, shape, dtype="f64"):
-        """Both signs, at least 0.3 away from zero: for divisors."""
+        """Numbers of both signs, at least 0.3 away from zero, for divisors."""
         size = self.uniform(shape, 0.3, 2.5)
         sign = torch.rand(shape, generator=self.generator) < 0.5
         return torch.where(sign, -size, size).to(DTYPES[dtype])
@@ -69,13 +69,13 @@ class Draw:
         return torch.randint(low, high, shape, generator=self.generator).to(DTYPES[dtype])
 
     def distinct(self, shape, dtype="f64"):
-        """Distinct numbers: for max, min and similar ops where ties are not tested."""
+        """Distinct numbers, for max, min and similar ops without ties."""
         n = math.prod(shape)
         order = torch.randperm(n, generator=self.generator).to(torch.float64)
         return ((order - n / 2) * 0.37 + 0.05).round(decimals=4).reshape(shape).to(DTYPES[dtype])
 
     def near_one(self, shape, dtype="f64"):
-        """Distinct and of size about 1, so that products neither vanish nor explode."""
+        """Distinct numbers near 1, so that products neither vanish nor explode."""
         return (self.distinct(shape) * 0.1 + 1.0).round(decimals=5).to(DTYPES[dtype])
 
 
@@ -84,7 +84,7 @@ def tensor(data, dtype="f64"):
 
 
 def number(value):
-    """A float for JSON: non-finite ones as strings."""
+    """A float for JSON, with non-finite values as strings."""
     if math.isnan(value):
         return "nan"
     if math.isinf(value):
@@ -93,7 +93,7 @@ def number(value):
 
 
 def shortest(value, dtype):
-    """The shortest decimal that rounds to `value` in `dtype`; f64 needs no search."""
+    """The shortest decimal that rounds to `value` in `dtype`."""
     if dtype == torch.float64 or not math.isfinite(value):
         return number(value)
     for digits in range(1, 12):
@@ -104,10 +104,10 @@ def shortest(value, dtype):
 
 
 def encode(t, layout=False):
-    """Expected values, which are written exactly."""
+    """A tensor of expected values, written exactly."""
     t = t.detach()
     if t.is_complex():
-        # The real and imaginary part of each number, alternating.
+        # The real and imaginary parts, interleaved.
         data = [number(v) for v in torch.view_as_real(t.resolve_conj().contiguous()).reshape(-1).tolist()]
     else:
         data = t.reshape(-1).tolist()
@@ -121,7 +121,7 @@ def encode(t, layout=False):
 
 
 def encode_input(t):
-    """Inputs, which are rounded to their dtype when read, and can be written short."""
+    """An input, written with the fewest digits that round to the same value."""
     out = encode(t)
     if t.is_complex():
         parts = torch.view_as_real(t.detach().resolve_conj().contiguous())
@@ -132,14 +132,14 @@ def encode_input(t):
 
 
 def encode_all(ts, layout=False):
-    """One tensor as an object, several as a list of objects."""
+    """A tensor as an object, or several as a list of objects."""
     if isinstance(ts, torch.Tensor):
         return encode(ts, layout)
     return [encode(t, layout) for t in ts]
 
 
 class Book:
-    """The cases of all ops: one JSON file for each of them."""
+    """The cases of all ops, with a JSON file for each op."""
 
     def __init__(self):
         self.functions = {}
@@ -150,22 +150,22 @@ class Book:
         self.infinite = {}
 
     def define(self, functions, names=None):
-        """PyTorch's form of ops: each takes the tensors by position and everything else by name. `names` are the
-        parameters that the tensors are, where they are not `self` and `other`."""
+        """Defines ops by functions of PyTorch, with tensors by position and other arguments by name. `names` has the
+        names of the tensor parameters if they are not `self` and `other`."""
         self.functions.update(functions)
         self.names.update(names or {})
 
     def draw(self, op):
-        """A fresh generator for each case, seeded by the op and the number of the draw, so that a case that is added
-        at the end of an op changes no other."""
+        """A new generator, seeded by the op and the number of the draw, so that a case added at the end of an op
+        does not change the others."""
         self.drawn[op] = self.drawn.get(op, 0) + 1
         return Draw(f"{op}/{self.drawn[op]}")
 
     def add(self, op, inputs, args=None, grad="auto", note=None, rtol=None, atol=None, layout=False):
-        """Runs `op` in PyTorch and records it.
+        """Runs `op` in PyTorch and records the case.
 
-        grad: "auto" asks for gradients of every f64 and f32 input, False for none, a list of
-        bools for these.
+        grad: "auto" records the gradients of all f64, f32 and complex inputs, False none, and a list of
+        bools those that are True.
         """
         args = args or {}
         inputs = [None if t is None else t.detach().contiguous() for t in inputs]
@@ -193,8 +193,8 @@ class Book:
         cases.append(case)
 
     def tensor_args(self, op, inputs):
-        """The tensors by the names of their parameters. `name[2]` is a list of two, `name[]` one of all that the names
-        around it leave."""
+        """The tensors by parameter name. `name[2]` is a list of two tensors, and `name[]` a list of all that the other
+        names do not use."""
         names = self.names.get(op, ["self", "other"])
         if names in (["tensors"], ["operands"]):
             names = [f"{names[0]}[]"]
@@ -213,7 +213,7 @@ class Book:
         return args
 
     def add_if_defined(self, op, inputs, args=None, **more):
-        """For dtypes that PyTorch may not support: an error is recorded instead of raised."""
+        """As `add`, for dtypes that PyTorch may not support: records an error instead of raising it."""
         try:
             self.add(op, inputs, args, **more)
         except (NotImplementedError, RuntimeError) as error:
@@ -239,8 +239,8 @@ class Book:
         case["grads"] = [encode(next(found)) if g else None for g in grad]
 
     def differentiate_infinite(self, case, op, leaves, grad, out, cotangents):
-        """The gradients of the first small cases of an op where every other element of the cotangent is infinite: where PyTorch's
-        are numbers, nothing multiplies infinity by 0."""
+        """Records gradients for cotangents in which every other element is infinite, for the first small cases of an op. They
+        detect products of infinity and 0 that PyTorch does not compute."""
         outs = [out] if isinstance(out, torch.Tensor) else list(out)
         wanted = [leaf for leaf, g in zip(leaves, grad) if g]
         tensors = [*outs, *leaves]
@@ -264,7 +264,7 @@ class Book:
             cotangent = encoded[0] if isinstance(out, torch.Tensor) else encoded
             grads = [encode(next(found)) if g else None for g in grad]
             cases.append({"op": op, "args": case["args"], "grad": grad, "cotangent": cotangent, "grads": grads})
-            # The tolerances of the case, which are not known yet.
+            # For the tolerances of the case, which are added later.
             cases[-1]["of"] = case
 
     def write_infinite(self, folder, without):
@@ -278,7 +278,7 @@ class Book:
         return path
 
     def write_together(self, path):
-        """All cases in one file."""
+        """Writes all cases to one file."""
         lines = ",\n".join(json.dumps({"op": op, **c}, separators=(",", ":")) for op, cases in self.cases.items() for c in cases)
         path.write_text(f'{{"header":{json.dumps(header())},\n"cases":[\n{lines}\n]}}\n')
         return path

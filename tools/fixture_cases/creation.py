@@ -1,4 +1,4 @@
-"""Tensors from numbers."""
+"""Creation of tensors."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Special values: infinities, NaN and ends of domains, where an op once differed from PyTorch."""
+"""Special values, such as infinities, NaN and ends of domains, where an op has differed from PyTorch."""
 
 import torch
 import torch.nn.functional as F

@@ -61,7 +61,7 @@ COMPARE = {"eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt":
 
 
 def with_number(f):
-    """The same op with a tensor or a Python number on the right."""
+    """An op with a tensor or a Python number as the right operand."""
 
     def call(a, b=None, *, other=None, **options):
         if b is None and f in WITHOUT_NUMBERS:
@@ -93,9 +93,9 @@ FUNCTIONS = {
 
 # Ops whose result on extreme inputs is exact or nearly so, denormals included.
 EXACT = {"neg", "abs", "relu", "square", "reciprocal", "leaky_relu", "clamp", "sqrt", "log"}
-# Both are NaN at -inf in PyTorch (inf * 0), where the limit is 0: no reference.
+# Both are NaN at -inf in PyTorch (inf * 0), where the limit is 0: not used as a reference.
 NOT_AT_MINUS_INF = {"gelu", "silu"}
-# Defined by PyTorch, with surprising dtypes; here a bool has to be cast first.
+# PyTorch accepts bools, and returns surprising dtypes; our ops require a cast.
 REFUSES_BOOL = {"square", "sign"}
 
 BROADCASTS = [
@@ -142,9 +142,9 @@ def unary(book, op, args, thorough):
         if op in NOT_AT_MINUS_INF:
             values = [v for v in values if v != -INF]
         if op == "gelu" and dtype != "f64":
-            # PyTorch's kernels for half precision give NaN for large values: no reference either.
+            # PyTorch's half-precision kernels return NaN for large values: not used as a reference.
             values = [v for v in values if not abs(v) > 1e4]
-        # gelu's tail is 1 + erf(x), which cancels: only its absolute error is meaningful.
+        # The tail of gelu is 1 + erf(x), which cancels: only the absolute error is meaningful.
         atol = None if op in ("gelu", "elu") else extreme_atol(op, dtype)
         book.add(op, [tensor(values, dtype)], args, grad=False, note="extreme", atol=atol)
     for dtype in ("i64", "i32", "u8", "bool"):
@@ -161,7 +161,7 @@ def unary_cases(book):
     for op, choices in CONSTANTS.items():
         for i, args in enumerate(choices):
             unary(book, op, args, thorough=i == 0)
-    # Where the value or the derivative is discontinuous.
+    # Points where the value or the derivative is discontinuous.
     kink = tensor([-1.0, 0.0, 1.0, 0.0])
     for op in ("abs", "relu", "square"):
         book.add(op, [kink], note="at 0")
@@ -188,7 +188,7 @@ def operands(op, draw, a, b, dtype="f64"):
 
 
 def whole(op, draw, shape, dtype, right):
-    """Integers that `op` is defined for: no zero divisors, no negative exponents."""
+    """Integers for which `op` is defined: no zero divisors or negative exponents."""
     if dtype == "bool":
         return draw.integers(shape, 0, 2, dtype)
     if right and op in ("div", "pow"):
@@ -207,7 +207,7 @@ def binary_cases(book):
         book.add(op, operands(op, book.draw(op), [2, 3], [3], "f32"))
         for dtype in HALVES:
             book.add(op, operands(op, book.draw(op), [2, 3], [3], dtype), grad=False)
-        # Mixed floats: each gradient comes back in its own input's dtype.
+        # Mixed floats: each gradient has the dtype of its input.
         a, b = operands(op, book.draw(op), [2, 3], [2, 3])
         book.add(op, [a.float(), b], rtol=1e-5, note="f32 with f64")
         numbers = {"div": (2.0, -0.5, 3), "maximum": (0.5, -0.5, 1), "minimum": (0.5, -0.5, 1)}
@@ -239,7 +239,7 @@ def extremes(book, op):
     for dtype in ("f64", "f32"):
         huge, small = (1e308, 5e-324) if dtype == "f64" else (3e38, 1e-45)
         values = tensor([INF, -INF, NAN, huge, -huge, small, 0.0, -0.0, 1.5, -2.0], dtype)
-        # Every value against every other.
+        # Every pair of values.
         book.add(op, [values.reshape(-1, 1), values.reshape(1, -1)], grad=False, note="extreme", atol=0.0 if op != "pow" else TINY[dtype])
 
 
@@ -387,7 +387,7 @@ def clamp_cases(book):
     x = draw.uniform([3, 4])
     book.add("clamp", [x, draw.uniform([4], -1.5, -0.5), draw.uniform([3, 1], 0.5, 1.5)], note="tensors", grad=[True, True, True])
     book.add("clamp", [x, draw.uniform([], -1.0, 0.0), None], note="one tensor", grad=[True, False])
-    # With a NaN bound PyTorch's gradients of all three are 0.
+    # If a bound is NaN, PyTorch's gradients of all three inputs are 0.
     every, bounds = tensor([0.0, 1.0, 2.0, NAN]), tensor([0.0, 1.0, 2.0])
     three = [one.reshape(-1).clone() for one in torch.meshgrid(every, bounds, bounds, indexing="ij")]
     book.add("clamp", three, note="ties, NaN and a least value above the greatest", grad=[True, True, True])

@@ -53,7 +53,7 @@ def add_cases(book):
         if op.endswith("n"):
             book.add(op, [numbers(book, op, [5])])
             book.add(op, [numbers(book, op, [2, 3, 4])], {"s": [3, 5]})
-        # The last of the given dimensions is halved, wherever it is.
+        # The last dimension in `dim` is halved.
         for args in {"dim": [2, 0]}, {"s": [5, 2], "dim": [-1, 0]}:
             book.add(op, [numbers(book, op, [3, 2, 4])], args)
     for op in ("fftshift", "ifftshift"):

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from .core import DTYPES, HALVES, INF, NAN, tensor
 
 S = torch.special
-# Name: PyTorch's function, and the range that samples are drawn from.
+# Name: PyTorch's function, and the range of the samples.
 UNARY = {
     "tan": (torch.tan, -1.3, 1.3),
     "asin": (torch.asin, -0.95, 0.95),
@@ -76,7 +76,7 @@ OPTIONS = {
     "swiglu": (lambda x, dim=-1: F.silu(x.chunk(2, dim)[0]) * x.chunk(2, dim)[1], [{}, {"dim": 0}], -3, 3),
     "rrelu": (F.rrelu, [{}, {"lower": 0.2, "upper": 0.5}], -3, 3),
 }
-# Name: the function, the range of either side, and whether integers have a case.
+# Name: the function, the ranges of the left and right operands, and whether to test integers.
 BINARY = {
     "floor_divide": (torch.floor_divide, (-5, 5), (0.3, 2), True),
     "remainder": (torch.remainder, (-5, 5), (0.3, 2), True),
@@ -104,7 +104,7 @@ INTS = {
 
 
 def both(f):
-    """The right side as a tensor or as a number."""
+    """An op with a tensor or a number as the right operand."""
 
     def call(a, b=None, *, other=None, **options):
         b = torch.tensor(other, dtype=torch.result_type(a, other)) if b is None else b
@@ -149,7 +149,7 @@ NAMES = {
     "prelu": ["self", "weight"],
 }
 EDGES = [INF, -INF, NAN, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 3.0, -3.0, 6.0, 1e-20, 30.0, -30.0, 1e10]
-# PyTorch's value is wrong or differs between its kernels: no reference.
+# Values where PyTorch is wrong or its kernels differ: not used as references.
 SKIP_EDGES = {
     "mish": lambda v: v == -INF,
     "tanhshrink": lambda v: abs(v) < 1e-10 and v != 0,
@@ -165,7 +165,7 @@ SKIP_EDGES = {
 }
 
 
-# Constants that PyTorch has only in f32, whatever the dtype.
+# Ops with constants that PyTorch rounds to f32 for all dtypes.
 ROUGH = {"celu": 1e-6, "hardsigmoid": 1e-6}
 
 
@@ -246,7 +246,7 @@ def add_binary(book):
                 book.add_if_defined(op, [x, y], grad=False, note=f"{a} with {b}")
         values = [INF, -INF, NAN, 0.0, -0.0, 1.5, -2.0]
         if op in ("floor_divide", "remainder", "fmod"):
-            # PyTorch's vector and scalar kernels do not agree about infinite quotients.
+            # PyTorch's vector and scalar kernels differ for infinite quotients.
             values = [0.0, -0.0, 1.5, -2.0, 3.0]
         if op in ("xlogy", "xlog1py", "ldexp", "logaddexp2"):
             values = [NAN, 0.0, 1.5, 2.0]

@@ -1,4 +1,4 @@
-"""matmul, joining, and the ops that move elements by index or mask."""
+"""matmul, concatenation, and indexing by integers and masks."""
 
 import torch
 
@@ -29,7 +29,7 @@ NAMES = {
 
 
 def item(written):
-    """An item of an index from its written form."""
+    """An item of an index, from its form in JSON."""
     if isinstance(written, dict) and "slice" in written:
         return slice(*written["slice"])
     if isinstance(written, dict):
@@ -140,7 +140,7 @@ def gather_cases(book):
     same = tensor([[0, 0], [0, 0]], "i64")
     book.add("gather", [x, same], {"dim": 0}, note="all the same index")
     book.add("scatter_add", [x, same, x + 1], {"dim": 0}, note="all the same index")
-    # PyTorch has no gradient for this case.
+    # PyTorch does not support the gradient of this case.
     book.add("scatter_add", [x, same, tensor([[1.0, 2.0, 5.0], [3.0, 4.0, 6.0]])], {"dim": 1}, grad=False, note="source larger than index")
     draw = book.draw("scatter_add")
     i = draw.integers([3, 3], 0, 2)

@@ -1,4 +1,4 @@
-"""Layers: the same weights must give the same outputs, gradients and buffers. One file for each layer."""
+"""Layers: outputs, gradients and buffers for given weights. One file for each layer."""
 
 import json
 
@@ -6,7 +6,7 @@ import torch
 
 from .core import Draw, encode, encode_input, header
 
-# For each layer its arguments by name, and the shape of its input.
+# For each layer: its arguments by name, and the shape of its input.
 LAYERS = {
     "Dropout": [({"p": 0.5}, [2, 3], {"training": False})],
     "ELU": [({}, [2, 3]), ({"alpha": 0.5}, [4])],
@@ -112,12 +112,12 @@ for n in (1, 2, 3):
     LAYERS[f"AvgPool{n}d"] = [({"kernel_size": 2}, size), ({"kernel_size": 3, "stride": 2, "padding": 1, "count_include_pad": False}, size)]
     for kind in ("Avg", "Max"):
         LAYERS[f"Adaptive{kind}Pool{n}d"] = [({"output_size": 1}, size), ({"output_size": [3, 2, 2][:n]}, size)]
-# Layers that take the same tensor several times.
+# Layers that are called with the same tensor several times.
 INPUTS = {"MultiheadAttention": 3}
 
 
 def first(result):
-    """Recurrent layers also give their last state."""
+    """The output of a layer, without the last state of recurrent layers."""
     return result[0] if isinstance(result, tuple) else result
 
 
@@ -133,7 +133,7 @@ def run(name, key, args, shape, training=True, integers=0, around=None):
         for parameter in layer.parameters():
             parameter.copy_(draw.uniform(parameter.shape, -1.0, 1.0))
         if around and parametrization == "spectral_norm":
-            # Their initial values are not drawn by our generator.
+            # The initial values of these vectors do not depend on our generator.
             for vector in layer.buffers():
                 vector.copy_(draw.uniform(vector.shape, 0.1, 1.0))
     state = {k: encode_input(v.clone()) for k, v in layer.state_dict().items()}
@@ -150,16 +150,16 @@ def run(name, key, args, shape, training=True, integers=0, around=None):
     if around:
         case |= {"layer": name, "parametrization": parametrization, "options": options}
     if name == "Hardsigmoid":
-        # PyTorch's 1/6 is rounded to f32.
+        # PyTorch rounds 1/6 to f32.
         case["rtol"] = 1e-6
-    # The buffers that a call changes.
+    # The buffers after the call.
     buffers = dict(layer.named_buffers())
     if buffers:
         case["buffers"] = {k: encode(v) for k, v in buffers.items()}
     return case
 
 
-# Layers inside of a parametrization of their weight.
+# Layers with a parametrized weight.
 AROUND = [
     (name, args, shape, {"training": training, "around": around})
     for name, args, shape in (

@@ -1,4 +1,4 @@
-"""Linear algebra: products, contractions, systems of equations, decompositions and norms."""
+"""Linear algebra: products, contractions, linear systems, decompositions and norms."""
 
 import torch
 
@@ -6,7 +6,7 @@ from .core import DTYPES, HALVES, INF, NAN, tensor
 
 
 def tensordot(a, b, dims=2):
-    """Dimensions are written flat: those of the first tensor, then those of the second."""
+    """torch.tensordot with a flat list of dimensions: those of the first tensor, then those of the second."""
     if isinstance(dims, list):
         half = len(dims) // 2
         dims = (dims[:half], dims[half:])
@@ -14,7 +14,7 @@ def tensordot(a, b, dims=2):
 
 
 def turned(first, *others):
-    """Columns with the factor of 1 or -1 that makes the largest element of the first matrix's positive."""
+    """Multiplies columns by 1 or -1, so that the largest element of each column of the first matrix is positive."""
     at = first.detach().abs().argmax(-2, keepdim=True)
     sign = torch.where(first.detach().gather(-2, at) < 0, -1.0, 1.0).to(first.dtype)
     return [x * sign for x in (first, *others)]
@@ -292,7 +292,7 @@ def positive(draw, shape, dtype="f64"):
     return (x @ x.mT).round(decimals=4).to(DTYPES[dtype])
 
 
-# Tolerances of f32: rounding errors grow with the condition of a matrix.
+# Tolerances of f32: rounding errors grow with the condition number.
 SINGLE = {"rtol": 1e-3, "atol": 1e-4}
 
 
@@ -308,7 +308,7 @@ def square_cases(book):
     for op in ("linalg_lu", "linalg_lu_factor"):
         for shape in ([2, 4], [4, 2], [2, 3, 2]):
             book.add(op, [book.draw(op).uniform(shape)])
-    # PyTorch's derivative of this is zero, which is wrong.
+    # PyTorch's derivative is zero here, which is wrong.
     book.add("det", [tensor([[1.0, 2.0], [2.0, 4.0]])], grad=False, note="singular")
     book.add("det", [torch.zeros([2, 2], dtype=torch.float64)], note="rank 0")
     book.add("slogdet", [torch.zeros([2, 2], dtype=torch.float64)], grad=False, note="singular")
@@ -318,12 +318,12 @@ def square_cases(book):
     book.add("matrix_exp", [tensor([[0.0, 30.0], [-30.0, 0.0]])], note="large", rtol=1e-7, atol=1e-7)
     book.add("matrix_exp", [torch.zeros([2, 2], dtype=torch.float64)])
     both = torch.stack([tensor([[0.0, 12.0], [-5.0, 0.1]]), tensor([[1e-3, 2e-3], [0.0, 1e-3]])])
-    book.add("matrix_exp", [both], note="large beside small")
+    book.add("matrix_exp", [both], note="large and small")
     for n in (0, 1, 2, 3, 6, -1, -3):
         book.add("matrix_power", [regular(book.draw("matrix_power"), [2, 2, 2])], {"n": n}, grad="auto" if n else False)
     book.add("matrix_power", [book.draw("matrix_power").integers([2, 2], -3, 4)], {"n": 4})
     for p in ("fro", "nuc", "inf", "-inf", "1", "-1", "2", "-2"):
-        # PyTorch cannot differentiate those with the inverse, which it changes in place.
+        # PyTorch cannot differentiate the orders that use the inverse, because it modifies the inverse in place.
         grad = "auto" if p in ("2", "-2") else False
         book.add("linalg_cond", [regular(book.draw("linalg_cond"), [2, 2])], {"p": p}, grad=grad)
     book.add("linalg_cond", [book.draw("linalg_cond").uniform([3, 2])])

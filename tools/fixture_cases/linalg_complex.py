@@ -1,4 +1,4 @@
-"""Linear algebra of complex matrices, and eigenvalues of general ones."""
+"""Linear algebra of complex matrices, and eigenvalues of general matrices."""
 
 import torch
 
@@ -7,7 +7,7 @@ from .linalg import SINGLE, positive, regular, turned
 
 
 def phase(first):
-    """The factor that makes the first of the largest elements of each column positive, with its derivative."""
+    """A differentiable factor that makes the first of the largest elements of each column positive."""
     size = first.detach().abs()
     at = (size >= 0.999 * size.amax(-2, keepdim=True)).long().argmax(-2, keepdim=True)
     return torch.sgn(first.gather(-2, at)).conj()
@@ -50,12 +50,12 @@ def reduced_svd(x):
 
 
 def hermitian_part(x):
-    """Its derivative takes the gradient's Hermitian part, too; of complex numbers PyTorch's Cholesky factorization does not."""
+    """The Hermitian part, so that the gradient is Hermitian, too: PyTorch's Cholesky gradient is not for complex numbers."""
     return (x + x.mH) / 2 if x.is_complex() else x
 
 
 def factors(x, pivot=True):
-    """L and U without exchanges of rows, which PyTorch's CPU does not have, step by step."""
+    """The LU factors; without pivoting, which PyTorch does not support on the CPU, they are computed step by step."""
     if pivot:
         return tuple(torch.linalg.lu(x))
     m, n = x.shape[-2:]
@@ -114,7 +114,7 @@ def complex_regular(draw, shape, dtype="c128"):
 
 
 def hermitian(draw, shape, dtype="c128"):
-    """Positive definite."""
+    """Hermitian, positive definite matrices."""
     x = complex_regular(draw, shape)
     parts = torch.view_as_real((x @ x.mH).resolve_conj()).round(decimals=4)
     return torch.view_as_complex(parts).to(DTYPES[dtype])
@@ -174,7 +174,7 @@ def add_cases(book):
     for upper in (False, True):
         draw = book.draw("cholesky_solve")
         book.add("cholesky_solve", [draw.complex([3, 2]), complex_regular(draw, [3, 3])], {"upper": upper}, note=note)
-        # The diagonal of a factor is real.
+        # The diagonal of a Cholesky factor is real.
         factor = complex_regular(book.draw("cholesky_inverse"), [3, 3])
         factor = factor - 1j * torch.diag_embed(factor.diagonal().imag)
         book.add("cholesky_inverse", [factor], {"upper": upper}, note=note)

@@ -8,7 +8,7 @@ from .nn import REDUCTIONS, widened
 
 
 def ctc(x, targets, input_lengths, target_lengths, reduction="mean", **args):
-    """PyTorch's gradient is that of what comes before a log_softmax: it has exp(x) too much for free logarithms."""
+    """PyTorch's gradient assumes inputs from a log_softmax. For other inputs it has an extra exp(x), which is removed here."""
     loss = F.ctc_loss(x, targets, input_lengths, target_lengths, reduction="none", **args)
     inside = torch.arange(x.shape[0])[:, None] < input_lengths.reshape(1, -1)
     extra = (x.exp() * inside.reshape([x.shape[0]] + [-1] * (x.dim() == 3) + [1])).sum((0, -1))
@@ -20,7 +20,7 @@ def ctc(x, targets, input_lengths, target_lengths, reduction="mean", **args):
 
 
 def focal(x, t, alpha=0.25, gamma=2.0, reduction="none"):
-    """The one of torchvision."""
+    """torchvision's focal loss."""
     p = x.sigmoid()
     loss = F.binary_cross_entropy_with_logits(x, t, reduction="none")
     p_t = p * t + (1 - p) * (1 - t)
@@ -74,7 +74,7 @@ NAMES = {
 
 
 def pairs(book, op, own=(-2.0, 2.0), target=(-2.0, 2.0), args=({},), weights=()):
-    """All reductions and options, several shapes and dtypes, and weights of these shapes beside [2, 3]."""
+    """Adds cases with all reductions and options, several shapes and dtypes, and weights of the given shapes."""
     for reduction in REDUCTIONS:
         for more in args:
             options = {"reduction": reduction, **more}
@@ -84,7 +84,7 @@ def pairs(book, op, own=(-2.0, 2.0), target=(-2.0, 2.0), args=({},), weights=())
             for weight in weights:
                 draw = book.draw(op)
                 inputs = [draw.uniform([2, 3], *own), draw.uniform([2, 3], *target), draw.positive(weight)]
-                # PyTorch has no derivative for these.
+                # PyTorch does not support this gradient.
                 grad = [True, True, not op.startswith("binary_cross_entropy")]
                 book.add(op, inputs, options, grad=grad, note="weights")
     for dtype in ("f32", *HALVES):

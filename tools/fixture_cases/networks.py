@@ -1,4 +1,4 @@
-"""Normalisation of channels, images in other sizes, rotary positions, bags of embeddings, dropout where it is deterministic."""
+"""Channel normalisation, image resizing, rotary positions, embedding bags, and deterministic cases of dropout."""
 
 import torch
 import torch.nn.functional as F
@@ -7,13 +7,13 @@ from .core import HALVES, tensor
 
 
 def batch_norm(x, mean=None, var=None, weight=None, bias=None, **args):
-    # PyTorch changes its arguments in place.
+    # PyTorch modifies its arguments in place.
     mean, var = (None if t is None else t.clone() for t in (mean, var))
     return F.batch_norm(x, mean, var, weight, bias, **args)
 
 
 def update(x, mean, var, weight=None, bias=None, **args):
-    # By the definition, so that the statistics have derivatives.
+    # Computed from the definition, to differentiate the statistics.
     dims = [d for d in range(x.dim()) if d != 1]
     momentum = args.get("momentum", 0.1)
     y = F.batch_norm(x, None, None, weight, bias, training=True, eps=args.get("eps", 1e-5))

@@ -1,4 +1,4 @@
-"""Losses, linear, layer_norm, dropout where it is deterministic."""
+"""Losses, linear, layer_norm, and deterministic cases of dropout."""
 
 import torch
 import torch.nn.functional as F
@@ -7,7 +7,7 @@ from .core import HALVES, INF, NAN, tensor
 
 
 def widened(function):
-    """A loss of half precision is computed in f32, and rounded once."""
+    """Computes a half-precision loss in f32, and rounds it once."""
     halves = (torch.float16, torch.bfloat16)
     wide = lambda t: t.float() if isinstance(t, torch.Tensor) and t.dtype in halves else t
 
@@ -40,7 +40,7 @@ REDUCTIONS = ("none", "mean", "sum")
 
 
 def attention(q, k, v, mask, window, is_causal=False, **args):
-    """With a window, which is a mask in PyTorch."""
+    """Attention with a window, as a mask in PyTorch."""
     if window is None:
         return F.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal, **args)
     i, j = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])
@@ -82,7 +82,7 @@ def only_nll(args):
 
 
 def class_cases(book):
-    """Targets that are class indices; the same cases for nll_loss, without label smoothing."""
+    """Cases with class indices as targets, and the same cases for nll_loss, without label smoothing."""
     for shape, target in SHAPES:
         classes = shape[1] if len(shape) > 1 else shape[0]
         for reduction in REDUCTIONS:
@@ -96,7 +96,7 @@ def class_cases(book):
                     x = draw.uniform(shape)
                     y = draw.integers(target, 0, classes)
                     if y.numel() > 1:
-                        # At least one class that is not ignored and one that may be.
+                        # At least one class that is not ignored, and one that may be ignored.
                         y.view(-1)[0], y.view(-1)[1] = 0, 1
                     inputs = [x, y] + ([draw.positive([classes])] if weighted else [])
                     grad = [True] + [False] * (len(inputs) - 1)

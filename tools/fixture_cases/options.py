@@ -1,4 +1,4 @@
-"""Options that ops of other modules got later, and complex numbers in them."""
+"""Options that were added later to ops of other modules, also with complex numbers."""
 
 import torch
 
@@ -17,7 +17,7 @@ ROWS = {"softmax": torch.softmax, "log_softmax": torch.log_softmax, "softmin": t
 
 
 def deviation(f):
-    """With the older name of `correction`; PyTorch accepts one of the two."""
+    """A function with `correction` or its older name `unbiased`."""
 
     def call(x, dim=None, keepdim=False, correction=1, unbiased=None):
         return f(x, dim, correction=correction if unbiased is None else int(unbiased), keepdim=keepdim)

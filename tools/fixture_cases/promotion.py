@@ -10,7 +10,7 @@ NUMBERS = {"float": 1.5, "int": 1, "bool": True}
 
 
 def promoted(f):
-    """The name of the dtype, or None if PyTorch has none (u16, u32, u64 with integers)."""
+    """The name of the promoted dtype, or None if PyTorch raises an error (u16, u32, u64 with integers)."""
     try:
         return NAMES[f()]
     except RuntimeError:

@@ -6,7 +6,7 @@ GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 
 def network(name):
-    """PyTorch's function; sequences of different lengths one by one, padded with zeros."""
+    """PyTorch's function. Sequences of different lengths run one at a time, and are padded with zeros."""
     function, states = getattr(torch, name), 2 if name == "lstm" else 1
 
     def call(x, *rest, has_biases=True, num_layers=1, dropout=0.0, train=False, bidirectional=False, batch_first=False):

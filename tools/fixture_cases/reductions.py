@@ -1,4 +1,4 @@
-"""Reductions over everything and over dims, softmax and its like."""
+"""Reductions over all elements and over dims, softmax, and similar ops."""
 
 import torch
 
@@ -8,7 +8,7 @@ ALL = None
 
 
 def prod(x, dim=None, keepdim=False):
-    """PyTorch's prod takes one dim; several are reduced sequentially, the last first."""
+    """PyTorch's prod accepts one dim; several are reduced in sequence, starting with the last."""
     if dim is None and not keepdim:
         return torch.prod(x)
     dims = list(range(x.dim())) if dim is None else [dim] if isinstance(dim, int) else dim
@@ -23,7 +23,7 @@ def logsumexp(x, dim=None, keepdim=False):
 
 
 def extreme(total, over):
-    """The extremum of all elements, or over dims."""
+    """The maximum or minimum of all elements, or over dims."""
 
     def call(x, dim=None, keepdim=False):
         if dim is None and not keepdim:
@@ -40,7 +40,7 @@ FUNCTIONS = {
     "max": extreme(torch.max, torch.amax),
     "min": extreme(torch.min, torch.amin),
     "var": lambda x, dim=None, keepdim=False, correction=1: torch.var(x, dim, correction=correction, keepdim=keepdim),
-    # The mean separately: with infinities the one of torch.var_mean is NaN.
+    # The mean is computed separately: with infinities, that of torch.var_mean is NaN.
     "var_mean": lambda x, dim=None, keepdim=False, correction=1: (
         torch.var(x, dim, correction=correction, keepdim=keepdim),
         FUNCTIONS["mean"](x, dim, keepdim),
@@ -60,7 +60,7 @@ OVER_DIMS = ["sum", "mean", "prod", "max", "min", "var", "var_mean", "logsumexp"
 VARIANCES = ("var", "var_mean")
 ONE_DIM = ["max_with_indices", "min_with_indices", "argmax", "argmin"]
 NO_GRADIENT = {"argmax", "argmin"}
-# The extremum of an empty tensor is an error.
+# These raise an error for an empty tensor.
 NEEDS_AN_ELEMENT = {"max", "min", "argmax", "argmin"}
 
 
@@ -87,7 +87,7 @@ def total_cases(book):
             book.add_if_defined(op, [x], choices[0], grad=False)
         extreme = [[1.0, INF, 2.0], [1.0, -INF, 2.0], [INF, -INF], [1.0, NAN, 3.0]]
         if op not in VARIANCES:
-            # Overflows in any order of summation; the variance of it depends on the method.
+            # The sum overflows in any order; the variance depends on the algorithm.
             extreme.append([1e308, 1e308, 1e308])
         for values in extreme:
             book.add(op, [tensor(values)], choices[0], grad=False, note="extreme")

@@ -1,4 +1,4 @@
-"""Scatter, gather, masks, and positions of elements."""
+"""Scatter, gather, masks and indices of elements."""
 
 import torch
 
@@ -56,7 +56,7 @@ def scatter_cases(book):
     ]:
         draw = book.draw("scatter")
         index = tensor(index, "i64")
-        # PyTorch has the gradient of a source only if all of it is used.
+        # PyTorch supports the gradient of the source only if all of it is used.
         grad = "auto" if list(index.shape) == src else [True, False, False]
         book.add("scatter", [draw.uniform(shape), index, draw.uniform(src)], {"dim": dim}, grad=grad)
         for dtype in ("i64", "i32", "u8", "bool", *HALVES):
@@ -117,7 +117,7 @@ def along_cases(book):
     op = "index_fill"
     for shape, index, dim in ([3, 2], [2, 0], 0), ([2, 3], [-1], 1), ([2, 3], [], 0), ([4], [1, 1], -1):
         draw = book.draw(op)
-        # PyTorch's gradient refuses negative indices.
+        # PyTorch's gradient does not support negative indices.
         grad = False if -1 in index else "auto"
         book.add(op, [draw.uniform(shape), tensor(index, "i64"), None], {"dim": dim, "value": 2.5}, grad=grad)
         book.add(op, [draw.uniform(shape), tensor(index, "i64"), tensor(1.5)], {"dim": dim}, grad=grad)

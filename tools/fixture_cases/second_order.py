@@ -1,4 +1,4 @@
-"""Hessian-vector products of composite functions; tests/core/second_order.rs writes the same ones."""
+"""Hessian-vector products of composite functions; tests/core/second_order.rs has the same functions."""
 
 import json
 
@@ -34,7 +34,7 @@ def mlp(w1, b1, w2):
     return F.mse_loss(torch.tanh(F.linear(x, w1, b1)) @ w2, target)
 
 
-# name: (shapes of the inputs, lowest and highest value, the function)
+# name: (shapes of the inputs, range of the inputs, function)
 FUNCTIONS = {
     # (x^3).sum()
     "cubic": ([[2, 3]], -2, 2, lambda x: (x**3).sum()),

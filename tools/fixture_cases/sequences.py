@@ -21,7 +21,7 @@ FUNCTIONS = {
 def vander(x, N, increasing):
     if not x.requires_grad:
         return torch.vander(x, N, increasing)
-    # Its gradient fails in PyTorch 2.15: a product in place overwrites what the gradient needs.
+    # The gradient fails in PyTorch 2.15: an in-place product overwrites a saved tensor.
     columns = [x**k for k in range(x.numel() if N is None else N)]
     return torch.stack(columns if increasing else columns[::-1], 1)
 

@@ -1,4 +1,4 @@
-"""Dimensions moved, repeated, padded and stacked; diagonals; parts replaced."""
+"""Moving, repeating, padding and stacking dimensions; diagonals; replacing parts."""
 
 import torch
 import torch.nn.functional as F
@@ -195,7 +195,7 @@ SEVERAL = [
     ("cartesian_prod", [[3]]),
 ]
 
-# The shapes of the replacements.
+# Op, shape of the tensor, shape of the replacement, and arguments.
 REPLACED = [
     ("diagonal_scatter", [3, 3], [3], {}),
     ("diagonal_scatter", [2, 3, 4], [4, 1], {"offset": -1, "dim1": 0, "dim2": 1}),
@@ -218,7 +218,7 @@ def add_cases(book):
         try:
             book.add(op, [x], args, layout=op in VIEWS)
         except RuntimeError:
-            # Some gradients of tensors without elements fail in PyTorch.
+            # Some gradients of empty tensors fail in PyTorch.
             book.add(op, [x], args, grad=False)
         if op in seen:
             continue
@@ -236,7 +236,7 @@ def add_cases(book):
         book.add(op, [tensor([1, 2], "i32"), tensor([0.5], "f32")], grad=False, note="promoted")
     for op, shape, src, args in REPLACED:
         draw = book.draw(op)
-        # The gradient that PyTorch 2.15 gives the tensor of as_strided_scatter is that of the elements that were replaced.
+        # For the input of as_strided_scatter, PyTorch 2.15 returns the gradient of the replaced elements, which is wrong.
         right = op != "as_strided_scatter"
         book.add(op, [draw.uniform(shape), draw.uniform(src)], args, grad=[right, True])
         book.add(op, [draw.integers(shape, 0, 9), draw.integers(src, 10, 19)], args, grad=False)

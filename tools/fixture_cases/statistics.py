@@ -1,4 +1,4 @@
-"""Statistics, scans, orders, sets and histograms."""
+"""Statistics, scans, sorting, sets and histograms."""
 
 import torch
 
@@ -24,7 +24,7 @@ def std(x, dim=None, keepdim=False, correction=1):
 
 
 def truth(total):
-    """PyTorch keeps uint8; ours are bools."""
+    """A reduction with a bool result: PyTorch keeps uint8."""
 
     def call(x, dim=None, keepdim=False):
         return (total(x) if dim is None and not keepdim else total(x, dim, keepdim)).to(torch.bool)
@@ -254,7 +254,7 @@ def norm_cases(book):
 
 
 def add_norm(book, x, dim, p, given, **more):
-    """JSON has no infinities."""
+    """Adds a case of norm with the order `given` in the file, because JSON has no infinities."""
     before = len(book.cases.get("norm", []))
     book.add("norm", [x], {"dim": dim, "keepdim": dim == 1, "p": p}, **more)
     book.cases["norm"][before]["args"]["p"] = given
@@ -404,7 +404,7 @@ def calculus_cases(book):
 
 
 def add_gradient(book, x, places, order):
-    """Several tensors for one parameter, passed by position."""
+    """Adds a case of gradient with a list of tensors for one parameter."""
     book.functions["gradient"], before = gradient_at, book.functions["gradient"]
     book.names["gradient"] = ["self", "a", "b"]
     book.add("gradient", [x, *places], {"edge_order": order})

@@ -23,7 +23,7 @@ OPTIMIZERS = {
     "adamw": ("AdamW", {"lr": 0.01}),
     "adamw_weight_decay": ("AdamW", {"lr": 0.02, "weight_decay": 0.3, "betas": [0.85, 0.99]}),
 }
-# Written out in full, so that a reader of the JSON needs no table of PyTorch's defaults.
+# All options are written, so that readers of the JSON do not need PyTorch's defaults.
 DEFAULTS = {
     "SGD": {"momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False},
     "Adam": {"betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0, "amsgrad": False},

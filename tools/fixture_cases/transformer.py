@@ -1,4 +1,4 @@
-"""Layers with several inputs: attention with masks, decoders, a whole transformer."""
+"""Layers with several inputs: attention with masks, decoders and a whole transformer."""
 
 import json
 
@@ -30,7 +30,7 @@ CASES = [
 
 
 def as_mask(value):
-    """A mask, or a number."""
+    """A mask as a tensor; other values are unchanged."""
     return torch.tensor(value, dtype=None if "True" in str(value) else torch.float64) if isinstance(value, list) else value
 
 

@@ -46,7 +46,7 @@ def add_simple(book):
         draw = book.draw(op)
         book.add(op, [draw.uniform([2, 3]), draw.uniform([3])])
         book.add(op, [tensor([1, -2, 3], "i64"), None], {bound: 0}, grad=False)
-        book.add(op, [tensor([1, -2, 3], "i64"), None], {bound: 0.5}, grad=False, note="a float beside integers")
+        book.add(op, [tensor([1, -2, 3], "i64"), None], {bound: 0.5}, grad=False, note="a float with integers")
         book.add(op, [tensor([NAN, 1.0, INF, -INF]), None], {bound: 0.0}, grad=False)
     x = tensor([1.0, 2.0, INF])
     for y, args in (x, {}), (x + 0.01, {}), (x + 0.01, {"rtol": 0.1}), (tensor([1.0, 2.0, -INF]), {}), (tensor([1.0, NAN, INF]), {"equal_nan": True}):

@@ -38,7 +38,7 @@ VIEWS = {
 
 
 def chain(x, steps):
-    """A chain of views: steps is a list of [name, args]."""
+    """Applies a chain of views: steps is a list of [name, args]."""
     for name, args in steps:
         x = VIEWS[name](x, **args)
     return x
@@ -195,7 +195,7 @@ CHAINS = [
 
 
 def has_torch_layout(steps):
-    """flip is a copy in PyTorch, so what follows it has no layout to compare with."""
+    """Whether the layout can be compared with PyTorch's, where flip is a copy."""
     return not any(name == "flip" for name in steps)
 
 
@@ -217,7 +217,7 @@ def add_cases(book):
 
 
 def write_chains(folder):
-    """Chains of views, in a separate file."""
+    """Writes the chains of views to a separate file."""
     book = Book()
     book.define({"chain": chain})
     for shape, steps in CHAINS:
@@ -226,7 +226,7 @@ def write_chains(folder):
         book.add("chain", [book.draw("chain").uniform(shape)], args, layout=has_torch_layout(names))
         if "flip" not in names:
             book.add("chain", [book.draw("chain").integers(shape, 0, 100)], args, grad=False, layout=True)
-    # The offset of as_strided counts from the storage's start, not from the view's.
+    # The offset of as_strided is relative to the storage, not to the view.
     args = {"steps": [["slice", {"dim": 0, "range": {"slice": [1, 3, None]}}], ["as_strided", {"size": [2, 2], "stride": [6, 1], "storage_offset": 1}]]}
     book.add("chain", [book.draw("chain").uniform([4, 6])], args, grad=False, layout=True, note="as_strided of a view")
     path = folder / "chains.json"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Builds the test programs of a copy of the sources that has some hundred small mistakes in it, each behind a switch.
+"""Builds the test programs from a copy of the sources with a few hundred mutants, each behind a switch.
 
     tools/mutants/make_mutants.py BIN_DIR [--tree DIR] [--count 300] [--seed 1] [--programs ops,internals,core,nn,train]
 
-Each site becomes `if crate::mutant::on(17) { mutated } else { original }`. `COTANGENT_MUTANT=17` turns one on, so that one
-build serves all. What does not compile is dropped. BIN_DIR has the programs, `sites.json` and `run_mutants.py`, which runs them.
+Each site becomes `if crate::mutant::on(17) { mutated } else { original }`. `COTANGENT_MUTANT=17` enables one, so that
+one build has all mutants. Mutants that do not compile are dropped. BIN_DIR gets the programs, `sites.json` and `run_mutants.py`.
 """
 
 import argparse
@@ -25,12 +25,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # The share of each folder in the sample.
 SHARES = {"src/ops": 0.42, "src/backend/cpu": 0.26, "src/autograd": 0.09, "src/layout": 0.07, "src/nn": 0.07, "src/optim": 0.09}
-# No test on a usual machine reaches these, or they are calls of tests.
+# Code that tests on common machines do not reach, or that belongs to tests.
 LEFT_OUT = re.compile(r"/amx/|tests?\.rs$|_tests\.rs$|/on_gpus?\.rs$|/gradcheck\.rs$")
 TESTS = re.compile(r"samples|errors|^fmt$|_cases$")
 
-SWITCH = """//! The switch of the mutants: `COTANGENT_MUTANT` is the number of the one that is on. With `COTANGENT_MUTANT_SEEN` the numbers
-//! of those that were reached are written to that file when the program ends.
+SWITCH = """//! The switch of the mutants: `COTANGENT_MUTANT` is the number of the enabled one. With `COTANGENT_MUTANT_SEEN`, the
+//! numbers of the mutants that were reached are written to that file when the program ends.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -51,7 +51,7 @@ pub(crate) fn on(number: u32) -> bool {
 fn slow(number: u32) -> bool {
     if WHICH.load(Relaxed) == UNREAD {
         let which = if std::env::var_os("COTANGENT_MUTANT_SEEN").is_some() {
-            // SAFETY: the function takes nothing and unwinds nowhere.
+            // SAFETY: the function has no arguments and does not unwind.
             unsafe { libc::atexit(write) };
             WATCHED
         } else {
@@ -84,7 +84,7 @@ def candidates():
 
 
 def chosen(count, seed):
-    """A sample with the shares of the folders, in which no two sites overlap and no kind of change prevails."""
+    """A sample with the shares of the folders, without overlapping sites, and with a balance of the kinds of changes."""
     by_folder = collections.defaultdict(lambda: collections.defaultdict(list))
     for folder, site in candidates():
         if not TESTS.search(site.function):
@@ -113,13 +113,13 @@ def copy_tree(tree):
         if source.is_file() and not (target.is_file() and target.read_bytes() == source.read_bytes()):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
-    # Lints are for the sources.
+    # Mutants need not satisfy the lints.
     for path in [tree / "Cargo.toml"]:
         path.write_text(path.read_text().replace('"deny"', '"allow"'))
 
 
 def write(tree, numbered):
-    """Writes the files that have sites, and the lines each site has there."""
+    """Writes the files with sites, and returns the lines of each site."""
     lines = {}
     by_file = collections.defaultdict(list)
     for number, site in numbered.items():
@@ -144,7 +144,7 @@ def write(tree, numbered):
     put(tree / "src/mutant.rs", SWITCH.replace("@COUNT@", str(max(numbered) + 1)))
     lib = (ROOT / "src/lib.rs").read_text()
     first = re.search(r"^(pub )?(mod|use) ", lib, re.M).start()
-    # An attribute or comment may stand before it.
+    # It may have attributes or comments before it.
     at = re.search(r"(?:^(?:#\[|///).*\n)*\Z", lib[:first], re.M).start()
     put(tree / "src/lib.rs", lib[:at] + "mod mutant;\n" + lib[at:])
     return lines
@@ -172,7 +172,7 @@ def spans(message):
 
 
 def bad_sites(messages, lines):
-    """The sites on whose lines there are errors."""
+    """The sites with compiler errors on their lines."""
     bad, unknown = set(), []
     for message in (m["message"] for m in messages if m.get("reason") == "compiler-message"):
         if message["level"] != "error" or not message["spans"]:
@@ -199,7 +199,7 @@ def main():
     parser.add_argument("--programs", default="ops,internals,core,nn,train")
     parser.add_argument("--check-only", action="store_true")
     given = parser.parse_args()
-    # A tenth more than requested, since some do not compile.
+    # 15 % more than requested, because some do not compile.
     numbered = dict(enumerate(chosen(round(given.count * 1.15), given.seed)))
     print(f"{len(numbered)} sites", flush=True)
     given.tree.mkdir(parents=True, exist_ok=True)

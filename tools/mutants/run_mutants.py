@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the test programs that `make_mutants.py` built, once for each mutant, and says which mutants no test sees.
+"""Runs the test programs of `make_mutants.py` for each mutant, and reports the mutants that no test detects.
 
     run_mutants.py BIN_DIR [--repo DIR] [--jobs N] [--limit SECONDS] [--out results.jsonl] [--only 17,23]
 
-It needs Python and the repository's files alone. First it runs every test with no mutant on and notes which sites each one reaches
-(`coverage.jsonl` next to the results); then each mutant gets the tests that reach it, the quickest first, up to the first
-that fails. Both parts go on where they were when they are started again with the same files. `--limit` ends the program in time.
+It requires only Python and the repository. First it runs every test without a mutant, and records which sites each test reaches
+(`coverage.jsonl` next to the results). Then it runs, for each mutant, the tests that reach it, the fastest first, until one
+fails. Both parts resume when the program is started again with the same files. `--limit` stops it after a time.
 
 The outcomes are `killed`, `timeout` (a test took far longer than usual), `survived` and `unreached`.
 """
@@ -23,9 +23,9 @@ import tempfile
 import threading
 import time
 
-# Tests that take a list of operations by COTANGENT_TEST_OPS: these are run for one operation at a time.
+# Tests that read a list of operations from COTANGENT_TEST_OPS: these run for one operation at a time.
 SLICED = ("harness::", "torch_fixtures::")
-# Not for single operations, or not about values.
+# Tests that are not about single operations, or not about values.
 SKIPPED = ("a_gpu_gives", "the_table_in_the_documentation", "names_and_aliases", "ports::", "thread_pool", "no_such_op")
 MEMORY = 24 << 30
 
@@ -42,7 +42,7 @@ class Runner:
         self.coverage_path = given.out.with_name("coverage.jsonl")
 
     def place(self):
-        """Puts the repository where the programs look for their fixtures."""
+        """Links the repository to the folder where the programs look for their fixtures."""
         if not (self.tree / "tests/fixtures").exists():
             if self.given.repo is None:
                 sys.exit(f"--repo is needed: the programs read {self.tree}/tests/fixtures")
@@ -50,7 +50,7 @@ class Runner:
             self.tree.symlink_to(self.given.repo.resolve())
 
     def run(self, program, arguments, extra, timeout):
-        """The exit status and the seconds; None for a run that took too long."""
+        """The exit status, the seconds and the output. The status is None after a timeout."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("COTANGENT_")}
         env |= {"COTANGENT_NUM_THREADS": "2", "COTANGENT_SEED": "1", "RUST_BACKTRACE": "0"} | extra
         start = time.monotonic()
@@ -73,7 +73,7 @@ class Runner:
         return [line.removesuffix(": test") for line in listed.splitlines() if line.endswith(": test")]
 
     def tasks(self):
-        """Every test, and every operation in the tests of the list: as (key, program, arguments, environment)."""
+        """Every test, and the sliced tests for every operation, as (key, program, arguments, environment)."""
         found = []
         for program in ("ops", "internals", "core", "nn", "train"):
             if not (self.bin / program).exists():
@@ -126,7 +126,7 @@ class Runner:
         return {one["key"]: one for one in entries if one["code"] == 0}
 
     def plan(self, number, covered, tasks):
-        """The runs that reach a site, the quickest first: all tests, and of the operations some."""
+        """The tasks that reach a site, the fastest first: all tests, and a sample of the operations."""
         reach = sorted((one["seconds"], key) for key, one in covered.items() if number in one["sees"])
         ops = [item for item in reach if item[1].startswith("ops of ")]
         tests = [item for item in reach if not item[1].startswith("ops of ")]
@@ -195,19 +195,19 @@ class Runner:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bin_dir", type=pathlib.Path)
-    parser.add_argument("--repo", type=pathlib.Path, help="the repository, if the folder that it was built in is not there")
+    parser.add_argument("--repo", type=pathlib.Path, help="the repository, if the folder of the build does not exist")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--limit", type=lambda text: float(text.removesuffix("s")), default=1e9, help="seconds in all")
+    parser.add_argument("--limit", type=lambda text: float(text.removesuffix("s")), default=1e9, help="seconds in total")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("results.jsonl"))
-    parser.add_argument("--ops", type=int, default=24, help="operations that a mutant is tried with at most")
-    parser.add_argument("--budget", type=float, default=240.0, help="seconds of tests for a mutant at most, by what they usually take")
-    parser.add_argument("--only", help="numbers of mutants")
+    parser.add_argument("--ops", type=int, default=24, help="the maximum number of operations per mutant")
+    parser.add_argument("--budget", type=float, default=240.0, help="the maximum seconds of tests per mutant, by their usual times")
+    parser.add_argument("--only", help="run only these mutants, as numbers separated by commas")
     given = parser.parse_args()
     runner = Runner(given)
     runner.place()
     covered = runner.cover()
     if covered is None:
-        return print("the time is up: start it again to go on")
+        return print("the time limit is reached: start again to resume")
     runner.mutants(covered)
     runner.report()
 

@@ -1,7 +1,7 @@
-"""Places of Rust source where a small change should make a test fail, and what they are changed to.
+"""Mutation sites of Rust source: places where a small change should make a test fail, and the changed code.
 
-There is no parser here, only tokens: the sources are formatted by rustfmt, so a binary operator has a space on both sides, and
-the brackets of generics have none. A change that does not compile is found by the compiler and dropped.
+It uses tokens, not a parser: the sources are formatted by rustfmt, so a binary operator has a space on both sides, and
+the brackets of generics have none. Changes that do not compile are dropped later.
 """
 
 import re
@@ -28,7 +28,7 @@ STOPS = {"let", "if", "while", "match", "return", "in", "else", "break", "move",
 QUIET = {"bail", "err", "assert", "assert_eq", "debug_assert", "debug_assert_eq", "panic", "format", "println", "eprintln"}
 QUIET |= {"write", "writeln", "unreachable", "options", "kernel", "from_f64", "concat", "matches", "error", "sample", "samples"}
 
-# What replaces an operator, and under which name that is reported.
+# For each operator, the kind of the change and the replacement.
 OPERATORS = {
     "+": ("sign", "-"), "-": ("sign", "+"), "*": ("factor", "/"), "/": ("factor", "*"), "%": ("factor", "/"),
     "<": ("comparison", "<="), "<=": ("comparison", "<"), ">": ("comparison", ">="), ">=": ("comparison", ">"),
@@ -45,7 +45,7 @@ METHODS = {
     "last": ("call", "first"), "saturating_sub": ("sign", "wrapping_add"), "exp": ("call", "exp_m1"),
     "div_ceil": ("call", "div_euclid"), "ln": ("call", "log2"),
 }
-# Calls that are removed, leaving the receiver `{}`.
+# Calls that are replaced by their receiver `{}`.
 DROPPED = {"neg": "({}).clone()", "conj": "({}).clone()", "relu": "({}).clone()", "rev": "({})", "abs": "({}).clone()",
            "sqrt": "({}).clone()"}
 
@@ -115,7 +115,7 @@ class File:
         return 0 <= at < len(self.tokens) and self.tokens[at].kind != "string" and self.tokens[at].text in texts
 
     def mark(self):
-        """Notes for each token in which function it is, and whether it may be changed."""
+        """Marks each token with its function, and with whether it may be changed."""
         at, end = 0, len(self.tokens)
         skipped_until, pending_test, op = -1, False, None
         while at < end:
@@ -165,7 +165,7 @@ class File:
             at += 1
 
     def unuse(self, first, last):
-        """Excludes what must not be changed inside of a function: constants, messages, attributes, array types."""
+        """Excludes tokens in a function that must not be changed: constants, messages, attributes, array types."""
         at = first
         while at < last:
             token = self.tokens[at]
@@ -210,7 +210,7 @@ class File:
                 return at
             if self.is_mark(at, "{"):
                 close = self.other[at]
-                # A constant or `use` goes on to its semicolon.
+                # A constant or `use` ends at its semicolon.
                 if self.is_mark(close + 1, ";"):
                     return close + 1
                 return close
@@ -405,7 +405,7 @@ class File:
             yield from (one for one in made if one is not None)
 
     def argument(self, at):
-        """Whether a number is an argument of a method."""
+        """Whether a number is an argument of a method call."""
         i = at - 1
         while i >= 0 and not self.is_mark(i, "(", "[", "{", ";"):
             i = self.other[i] - 1 if self.is_mark(i, ")", "]", "}") else i - 1

@@ -1,4 +1,4 @@
-//! One training step of a small network, for the time from the process's start, the build's time and the binary's size.
+//! One training step of a small network, to measure startup time, build time and binary size.
 
 use cotangent::nn::{Forward, Linear, Module, ReLU, Sequential};
 use cotangent::optim::{Optimizer, Sgd};

@@ -1,7 +1,7 @@
-"""The parts of the package that its public modules are made of.
+"""Private modules that implement the public ones.
 
 Creation of tensors (``creation``), their methods, sizes and text (``methods``, ``size``, ``text``), dtypes and devices (``dtypes``,
 ``devices``), gradient modes and hooks (``modes``, ``hooks``), functions with PyTorch's or the standard's arguments (``forms``,
-``standard``), nested containers (``pytree``), samplers (``samplers``), what PyTorch's files contain (``pickled``), settings without
-effect (``hints``) and other names of modules (``aliases``).
+``standard``), nested containers (``pytree``), samplers (``samplers``), the containers of PyTorch's files (``pickled``), settings
+without effect (``hints``) and other names of modules (``aliases``).
 """

@@ -1,4 +1,4 @@
-"""Aliases of modules: PyTorch has more submodules, and programs import from them."""
+"""Aliases of modules, for programs that import from PyTorch's submodules."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 
 
 def alias(package, names):
-    """Makes a package importable under ``names``, submodules of PyTorch with the same contents.
+    """Makes a package importable under ``names``, which are submodules in PyTorch.
 
-    Only ``sys.modules`` is changed, so that attributes of the package with these names stay.
+    This changes only ``sys.modules``: attributes of the package with these names are kept.
     """
     for name in names.split():
         sys.modules.setdefault(f"{package}.{name}", sys.modules[package])

@@ -1,4 +1,4 @@
-"""Functions that create tensors: from other arrays, of ranges, and of random integers."""
+"""Creation of tensors: from arrays, ranges, grids and random integers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _has_arrays(data, depth=0):
 
 
 def _stacked(data):
-    """A tensor of nested sequences that contain arrays."""
+    """A tensor from nested sequences that contain arrays."""
     if not isinstance(data, (list, tuple)):
         return _c._tensor(data)
     parts = [_stacked(one) for one in data]
@@ -50,7 +50,7 @@ def _stacked(data):
 
 
 def asarray(obj, /, *, dtype=None, device=None, copy=None):
-    """A tensor of a number, nested sequences or another array.
+    """A tensor from a number, nested sequences or another array.
 
     A tensor is returned unchanged if dtype and device match. The memory of other arrays is copied, unless ``copy`` is False:
     then it is shared, and must not be changed while the tensor or one computed from it is used.
@@ -73,19 +73,19 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
 
 
 def as_tensor(data, dtype=None, device=None):
-    """A tensor of a number, nested sequences or another array; a tensor is returned unchanged if dtype and device match."""
+    """A tensor from a number, nested sequences or another array; a tensor is returned unchanged if dtype and device match."""
     if isinstance(data, (list, tuple)):
         return tensor(data, dtype=dtype, device=device)
     return asarray(data, dtype=dtype, device=device)
 
 
 def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
-    """A 1-D tensor of the bytes of a buffer, which are copied."""
+    """A 1-D tensor with a copy of the elements in a buffer."""
     data = memoryview(buffer).cast("B")[offset:]
     size = dtype.itemsize
     count = len(data) // size if count < 0 else count
     if count * size > len(data) or (count == 0 and len(data) == 0):
-        raise ValueError(f"frombuffer: {count} elements of {size} bytes must fit in the {len(data)} bytes from offset {offset} on")
+        raise ValueError(f"frombuffer: {count} elements of {size} bytes must fit in the {len(data)} bytes from offset {offset}")
     made = _c._rebuild(bytes(data[:count * size]), (count,), dtype.name, "cpu", False)
     return made.requires_grad_() if requires_grad else made
 
@@ -146,7 +146,7 @@ def linspace(start, stop=None, num=None, *, end=None, steps=None, dtype=None, de
         parts = [linspace(a, b, num, dtype=real_dtype, device=device, endpoint=endpoint)
                  for a, b in ((start.real, stop.real), (start.imag, stop.imag))]
         return _ops["complex"](*parts).to(dtype)
-    # Floats are rounded once; integers that are out of range for the dtype are refused.
+    # Floats are rounded once; integers that are out of range for the dtype are errors.
     wide = _c.float64 if dtype.is_floating_point else dtype
     if endpoint:
         made = _ops["linspace"](start, stop, num, dtype=wide, device=device)
@@ -177,7 +177,7 @@ def meshgrid(*arrays, indexing="ij"):
     if not arrays:
         return []
     vectors = [x.reshape((1,)) if x.ndim == 0 else x for x in arrays]
-    # The operation checks them, and gives the shape.
+    # The operation checks the arguments and determines the shape.
     shape = _ops["meshgrid"]([x.detach() for x in vectors], indexing=indexing)[0].shape
     places = list(range(len(vectors)))
     if indexing == "xy" and len(vectors) > 1:

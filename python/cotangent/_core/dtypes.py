@@ -1,4 +1,4 @@
-"""Dtypes: limits, kinds and promotion, PyTorch's legacy tensor types, and the inspection of the namespace."""
+"""Dtypes: limits, kinds and promotion, PyTorch's legacy tensor types, and the inspection API of the namespace."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def result_type(*arrays_and_dtypes):
 
 
 def can_cast(from_, to, /):
-    """Whether a dtype, or that of a tensor, can be cast to another one by the promotion rules."""
+    """Whether a dtype, or the dtype of a tensor, can be cast to another one by the promotion rules."""
     from_ = from_.dtype if isinstance(from_, Tensor) else from_
     if _kind(from_) != _kind(to) and not (_kind(from_) == "float" and _kind(to) == "complex"):
         return False
@@ -59,7 +59,7 @@ def _kind(dtype):
 
 
 def isdtype(dtype, kind):
-    """Whether a dtype equals another one, or is of a kind, or of one of several kinds."""
+    """Whether a dtype equals another one, or belongs to a kind, or to one of several kinds."""
     if isinstance(kind, tuple):
         return builtins.any(isdtype(dtype, one) for one in kind)
     if isinstance(kind, _c.dtype):
@@ -115,7 +115,7 @@ class iinfo:
 
 
 class _Info:
-    """The inspection of this namespace: see the standard's ``__array_namespace_info__``."""
+    """The inspection API of this namespace: see the standard's ``__array_namespace_info__``."""
 
     def capabilities(self):
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
@@ -140,7 +140,7 @@ class _Info:
 
 
 def __array_namespace_info__():
-    """The inspection of this namespace."""
+    """The inspection API of this namespace."""
     return _Info()
 
 
@@ -164,7 +164,7 @@ def is_complex(input):  # noqa: A002
 
 
 def is_signed(input):  # noqa: A002
-    """Whether the dtype has negative numbers."""
+    """Whether the dtype can represent negative numbers."""
     return input.dtype.is_signed
 
 
@@ -202,13 +202,13 @@ def _dtype_of(kind):
         for dtype, own in _NAMES.items():
             if own == name:
                 return dtype
-        raise ValueError(f"type: unknown type of tensors {kind!r}")
+        raise ValueError(f"type: unknown tensor type {kind!r}")
     return kind
 
 
 def _legacy(dtype):
     name = f"{_NAMES[dtype]}Tensor"
-    doc = f"A tensor of {dtype.name}: of elements, or zeros of these sizes."
+    doc = f"A tensor of {dtype.name}, with the given elements, or with the given sizes and zeros."
     return _Kind(name, (), {"dtype": dtype, "__doc__": doc, "__module__": "cotangent"})
 
 

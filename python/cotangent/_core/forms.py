@@ -1,4 +1,4 @@
-"""Functions with arguments of PyTorch that the operations of the list lack."""
+"""Functions with arguments of PyTorch that the crate's operations lack."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _in_boxes(input, bins, weight, density):
     inside = _ops["ones_like"](place, dtype=_c.bool)
     volume = _c._tensor([1.0], dtype=input.dtype, device=input.device)
     for k, edges in enumerate(bins):
-        _ops["histogram"](points[:0, k], edges)  # which checks the edges
+        _ops["histogram"](points[:0, k], edges)  # checks the edges
         x, count = points[:, k].clone(), edges.shape[0] - 1
         # The last bin includes its upper edge.
         at = _ops["clamp"](_ops["searchsorted"](edges, x, right=True) - 1, max=count - 1)

@@ -33,7 +33,7 @@ def get_float32_matmul_precision():
 
 
 def set_num_interop_threads(num):
-    """No effect: operations of one thread run sequentially."""
+    """No effect: the operations of a thread run sequentially."""
     if num < 1:
         raise RuntimeError(f"set_num_interop_threads: num must be positive, got {num}")
     _settings["interop"] = num
@@ -45,7 +45,7 @@ def get_num_interop_threads():
 
 
 def set_flush_denormal(mode):
-    """Whether the mode is supported: denormal numbers are never flushed to 0."""
+    """Returns whether the mode is supported: denormal numbers are never flushed to 0."""
     return not mode
 
 
@@ -60,7 +60,7 @@ def is_warn_always_enabled():
 
 
 class _Named:
-    """A named constant of PyTorch."""
+    """One of PyTorch's named constants."""
 
     def __init__(self, name):
         self._name = name
@@ -70,7 +70,7 @@ class _Named:
 
 
 class memory_format(_Named):  # noqa: N801
-    """The order of elements in memory. It is accepted without effect: tensors are row-major."""
+    """The order of elements in memory. It has no effect: tensors are row-major."""
 
 
 class layout(_Named):  # noqa: N801

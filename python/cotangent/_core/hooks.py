@@ -1,4 +1,4 @@
-"""Hooks that run after the gradient of a leaf was accumulated."""
+"""Hooks that run after the gradient of a leaf has been accumulated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 from .._cotangent import Tensor
 
-# The leaves with such hooks, by id: tensors cannot be keys, as they compare element by element.
+# The leaves with hooks, by id: tensors cannot be keys, because they compare element by element.
 _watched: dict[int, "_Leaf"] = {}
 _backward = Tensor.backward
 
@@ -29,7 +29,7 @@ class _Leaf:
 def register_post_accumulate_grad_hook(self, hook):
     """Calls ``hook(self)`` after each backward pass that adds to the gradient of this leaf."""
     if not (self.is_leaf and self.requires_grad):
-        raise RuntimeError("register_post_accumulate_grad_hook: the tensor must be a leaf that requires a gradient")
+        raise RuntimeError("register_post_accumulate_grad_hook: the tensor must be a leaf that requires gradients")
     from ..nn.hooks import add
 
     if id(self) not in _watched:

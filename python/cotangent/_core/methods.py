@@ -1,4 +1,4 @@
-"""Methods and properties of PyTorch's or the standard's tensors that are not operations of the list."""
+"""Methods and properties of tensors, as in PyTorch or the standard, that are not operations of the crate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _transposed(self):
 
 
 def _adjoint(self):
-    """The conjugate transposes of matrices."""
+    """The conjugate transpose of each matrix."""
     return self.adjoint()
 
 
@@ -60,7 +60,7 @@ def _contiguous(self, *, memory_format=None):
 
 
 def _whole(name):
-    """An operation that may return an expanded view where PyTorch copies: with a copy, so that ``view`` works."""
+    """Makes the result of an operation contiguous: where PyTorch copies, it may be an expanded view, for which ``view`` fails."""
     function = _ops[name]
 
     def whole(input, *args, **kwargs):  # noqa: A002
@@ -76,7 +76,7 @@ repeat_interleave, tile = _whole("repeat_interleave"), _whole("tile")
 
 
 class _Node(str):
-    """A recorded operation: the value is its name, the class has PyTorch's name."""
+    """A recorded operation: the string is its name, and the class has PyTorch's name."""
 
     __slots__ = ()
 
@@ -87,7 +87,7 @@ class _Node(str):
     @property
     def next_functions(self):
         """Not supported: the recorded graph is not exposed."""
-        raise AttributeError("next_functions: the recorded graph is not exposed: grad() gives gradients of any tensor in between")
+        raise AttributeError("next_functions: the graph is not exposed: use autograd.grad() for gradients of intermediate tensors")
 
     def __repr__(self):
         return f"<{type(self).__name__} object at {hex(id(self))}>"
@@ -100,7 +100,7 @@ _nodes: dict = {}
 
 
 def _grad_fn(self):
-    """The recorded operation that made this tensor, or ``None``."""
+    """The recorded operation that computed this tensor, or ``None``."""
     name = _recorded.__get__(self)
     if name is None:
         return None
@@ -124,12 +124,12 @@ def _is_cpu(self):
 
 
 def _never(self):
-    """False: not supported."""
+    """Always False: not supported."""
     return False
 
 
 def _get_device(self):
-    """The index of the GPU of the elements; -1 for the CPU."""
+    """The index of the tensor's GPU; -1 for the CPU."""
     index = self.device.index
     return -1 if index is None else index
 
@@ -140,7 +140,7 @@ def _is_nonzero(self):
 
 
 def _is_signed(self):
-    """Whether the dtype has negative numbers."""
+    """Whether the dtype can represent negative numbers."""
     return self.dtype.is_signed
 
 
@@ -150,36 +150,36 @@ def _pin_memory(self, device=None):
 
 
 def _new_of(self, *data):
-    """A tensor with the dtype and device of this one: of elements, or zeros of these sizes."""
+    """A tensor with the dtype and device of this one, with the given elements, or with the given sizes and zeros."""
     return Tensor(*data, dtype=self.dtype, device=self.device)
 
 
 # Unsupported methods of PyTorch, and their alternatives.
 _INSTEAD = {
-    "storage": "tensors do not expose their storage: numpy() and DLPack share the bytes, data_ptr() is their address",
-    "untyped_storage": "tensors do not expose their storage: numpy() and DLPack share the bytes, nbytes is their number",
+    "storage": "tensors do not expose their storage: numpy() and DLPack share the memory, data_ptr() is its address",
+    "untyped_storage": "tensors do not expose their storage: numpy() and DLPack share the memory, nbytes is its size",
     "set_": "tensors do not expose their storage: x.data = y replaces the elements",
     "resize_": "an in-place operation keeps the shape: make a new tensor, or assign x.data = x.reshape(..)",
     "resize_as_": "an in-place operation keeps the shape: make a new tensor, or assign x.data = x.reshape(..)",
-    "record_stream": "memory is released when the work that uses it is done",
+    "record_stream": "memory is freed only after the work that uses it has finished",
 }
 
 
 def _never_method():
     def never(self):
-        """False: not supported."""
+        """Always False: not supported."""
         return False
 
     return never
 
 
 def _is_shared(self):
-    """True: threads share memory."""
+    """Always True: threads share memory."""
     return True
 
 
 def _post_hook(self, hook):
-    """Calls ``hook(self)`` after each backward pass that has added to the gradient of this leaf."""
+    """Calls ``hook(self)`` after each backward pass that adds to the gradient of this leaf."""
     from . import hooks as _hooks
 
     return _hooks.register_post_accumulate_grad_hook(self, hook)
@@ -302,7 +302,7 @@ def _norm(self, p="fro", dim=None, keepdim=False, dtype=None, *, axis=None, keep
 
 
 def _spread(name, with_mean=False):
-    """``std``, ``var`` and the like with PyTorch's arguments, also with ``unbiased`` as the first."""
+    """``std``, ``var`` and similar functions with PyTorch's arguments, where ``unbiased`` may be the first."""
     function = _ops[name]
 
     def spread(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):  # noqa: A002
@@ -356,7 +356,7 @@ def _becoming(name):
 
 
 def _normal_(self, mean=0.0, std=1.0, *, generator=None):
-    """Fills with numbers of the normal distribution."""
+    """Fills with numbers from the normal distribution."""
     return self.copy_(_ops["normal"](mean, std, self.shape, dtype=self.dtype, device=self.device, generator=generator))
 
 
@@ -398,7 +398,7 @@ def _share_memory_(self):
 
 
 def _is_pinned(self):
-    """Whether the memory is pinned: it is not."""
+    """Always False: memory is never pinned."""
     return False
 
 
@@ -408,12 +408,12 @@ def _is_same_size(self, other):
 
 
 def _is_sparse(self):
-    """Whether the tensor is sparse: False."""
+    """Always False: the tensor is dense."""
     return False
 
 
 def _to_dense(self, dtype=None):
-    """The tensor itself, or with another dtype: it is dense."""
+    """The tensor itself, which is dense, cast to ``dtype`` if given."""
     return self if dtype is None else self.to(dtype)
 
 
@@ -446,7 +446,7 @@ def _cuda(self, device=None, non_blocking=False, memory_format=None):
 
 
 def _type(self, dtype=None, non_blocking=False, memory_format=None):
-    """PyTorch's name of the tensor type; with a dtype, a type or its name, the tensor cast to it."""
+    """PyTorch's name of the tensor type; with a dtype, a tensor type or its name, the tensor cast to it."""
     from . import dtypes as _dtypes
 
     return _dtypes._type_name(self) if dtype is None else self.to(_dtypes._dtype_of(dtype))
@@ -475,7 +475,7 @@ def _reinterpreted(self, dtype):
 
 
 def _type_as(self, other):
-    """The tensor cast to the dtype of another one."""
+    """The tensor cast to the dtype of ``other``."""
     return self.to(other.dtype)
 
 
@@ -495,7 +495,7 @@ def _new(name):
 
 
 def _new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
-    """A tensor of these values, by default with the dtype and device of this one."""
+    """A tensor with the given values, by default with the dtype and device of this one."""
     return _c._tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 
 
@@ -542,7 +542,7 @@ _UFUNCS = {"power": "pow", "invert": "bitwise_invert", "conjugate": "conj", "lef
 
 
 def _array_ufunc(self, ufunc, method, *inputs, **kwargs):
-    """NumPy's ufuncs on tensors call the functions of the same name here; arrays become tensors."""
+    """Calls the function of this library with the name of a NumPy ufunc; arrays become tensors."""
     import cotangent
 
     function = getattr(cotangent, _UFUNCS.get(ufunc.__name__, ufunc.__name__), None)

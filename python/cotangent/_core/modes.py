@@ -9,7 +9,7 @@ from .._cotangent import _set_grad_enabled
 
 
 class _Mode:
-    """Sets the mode of this thread, and restores it at the end."""
+    """Sets the gradient mode of this thread inside a ``with`` block, and restores it at the end."""
 
     def __init__(self, enabled: bool):
         self._enabled = enabled
@@ -61,7 +61,7 @@ def is_inference_mode_enabled() -> bool:
 
 
 class inference_mode(_Mode):
-    """As ``no_grad``: a tensor without a graph has no overhead to avoid."""
+    """As ``no_grad``: tensors without a graph have no further overhead."""
 
     def __init__(self, mode=True):
         super().__init__(not mode)
@@ -80,7 +80,7 @@ class inference_mode(_Mode):
 
 
 class set_grad_enabled(_Mode):
-    """Sets at once whether operations are recorded; as a context manager it restores the mode."""
+    """Enables or disables the recording of operations immediately; as a context manager, it restores the mode at the end."""
 
     def __init__(self, mode: bool):
         super().__init__(mode)

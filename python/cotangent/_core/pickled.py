@@ -17,7 +17,7 @@ from .size import Size
 
 
 class _Mark:
-    """The placeholder of a tensor, or of an object that is not read."""
+    """The placeholder of a tensor, or of an unsupported object."""
 
     tensor = False
 
@@ -35,7 +35,7 @@ class _TensorMark(_Mark):
 _TENSORS = {"_rebuild_tensor_v2", "_rebuild_tensor", "_rebuild_parameter", "_rebuild_parameter_with_state"}
 
 
-# The unpickler in Python: the one in C allocates memory by sizes in the file.
+# The Python implementation of the unpickler: the one in C allocates memory by sizes in the file.
 class _Reader(pickle._Unpickler):
     def find_class(self, module, name):
         if (module, name) == ("collections", "OrderedDict"):
@@ -61,12 +61,12 @@ def structure(path):
         return _Reader(io.BytesIO(archive.read(entry))).load()
 
 
-# The limit of items: a few containers that share each other many times expand to more than any memory.
+# The maximum number of items: a few containers that contain each other many times could exhaust the memory.
 _MOST = 1_000_000
 
 
 def filled(node, tensors, path="", counter=None):
-    """The containers with the tensors that the crate has read, by their paths."""
+    """Fills the containers with the tensors that the crate has read, by their paths."""
     counter = counter if counter is not None else itertools.count(1)
     if next(counter) > _MOST:
         raise ValueError(f"containers must have at most {_MOST} items")

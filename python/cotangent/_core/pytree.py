@@ -150,7 +150,7 @@ def tree_map_(func, tree, *rests, is_leaf=None):
 
 
 def tree_map_only(kinds, func, tree, is_leaf=None):
-    """As ``tree_map``, for leaves of some types; others are unchanged."""
+    """As ``tree_map``, for leaves of the types ``kinds``; other leaves are unchanged."""
     return tree_map(lambda x: func(x) if isinstance(x, kinds) else x, tree, is_leaf=is_leaf)
 
 

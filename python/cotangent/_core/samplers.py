@@ -15,7 +15,7 @@ def _permutation(count, generator=None):
 
 
 class Sampler:
-    """The order of an epoch: a subclass defines ``__iter__``, and ``__len__`` if it is known."""
+    """The base class of samplers: subclasses define ``__iter__``, and ``__len__`` if the length is known."""
 
     def __iter__(self):
         raise NotImplementedError(f"{type(self).__name__} must define __iter__")
@@ -72,7 +72,7 @@ class SubsetRandomSampler(Sampler):
 
 
 class WeightedRandomSampler(Sampler):
-    """``num_samples`` indices, drawn by weights."""
+    """``num_samples`` indices, drawn with probabilities proportional to ``weights``."""
 
     def __init__(self, weights, num_samples, replacement=True, generator=None):
         self.weights = weights if isinstance(weights, Tensor) else _c._tensor(list(weights), dtype=_c.float64)
@@ -87,7 +87,7 @@ class WeightedRandomSampler(Sampler):
 
 
 class BatchSampler(Sampler):
-    """The indices of another sampler in batches."""
+    """Batches of the indices of another sampler."""
 
     def __init__(self, sampler, batch_size, drop_last):
         if not isinstance(batch_size, int) or batch_size < 1:
@@ -110,7 +110,7 @@ class BatchSampler(Sampler):
 
 
 class DistributedSampler(Sampler):
-    """The share of one process of an epoch: every ``num_replicas``-th index."""
+    """The part of an epoch for one of several processes: every ``num_replicas``-th index."""
 
     def __init__(self, dataset, num_replicas, rank, shuffle=True, seed=0, drop_last=False):
         if not 0 <= rank < num_replicas:

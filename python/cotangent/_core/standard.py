@@ -1,6 +1,6 @@
-"""Functions of the Python array API standard that differ from the operations of the list.
+"""Functions of the Python array API standard that differ from the crate's operations.
 
-They also take PyTorch's parameter names: ``dim`` for ``axis``, ``keepdim`` for ``keepdims``.
+They also accept PyTorch's parameter names: ``dim`` for ``axis``, ``keepdim`` for ``keepdims``.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def round(x, /, *, decimals=0):  # noqa: A001
 
 
 def pow(x1, x2, /):  # noqa: A001
-    """Raises one operand to the power of the other."""
+    """Raises the elements of ``x1`` to the powers ``x2``."""
     return _ops["pow"](x1, x2)
 
 
@@ -220,7 +220,7 @@ def where(condition, x1=None, x2=None, /, **named):
     if x1 is None and x2 is None and not named:
         return nonzero(condition)
     if isinstance(condition, Tensor) and condition.dtype is _c.uint8:
-        # PyTorch's old masks.
+        # PyTorch also accepts masks of uint8.
         condition = condition != 0
     return _ops["where"](condition, *(x for x in (x1, x2) if x is not None), **named)
 
@@ -236,7 +236,7 @@ def nonzero(x, /, *, as_tuple=None):
 
 
 def _of_complex(name, x):
-    """A set operation on complex numbers, computed on rows of their two parts."""
+    """A set operation on complex numbers, computed on rows of their real and imaginary parts."""
     rows = _ops["view_as_real"](x.reshape((-1,)))
     return _ops[name](rows, dim=0)
 
@@ -297,7 +297,7 @@ def _summed(x, dtype):
 
 
 def _along(function, axis, dim):
-    """The dimensions under the name that was given: ``axis=()`` reduces none, and ``dim=()`` all."""
+    """The dimensions as the keyword that was passed: ``axis=()`` reduces none, and ``dim=()`` all."""
     _either(function, "axis", axis, dim)
     return {"axis": axis} if dim is None else {"dim": dim}
 
@@ -345,7 +345,7 @@ def tensordot(x1, x2, /, *, axes=2, dims=None):
         return _ops["tensordot"](x1, x2, axes)
     left, right = ([a] if isinstance(a, builtins.int) else list(a) for a in axes)
     if len(left) != len(right):
-        raise ValueError(f"tensordot: axes must name equally many dimensions of both, got {len(left)} and {len(right)}")
+        raise ValueError(f"tensordot: axes must have the same length for both tensors, got {len(left)} and {len(right)}")
     left = [_wrapped("tensordot", a, x1.ndim) for a in left]
     right = [_wrapped("tensordot", a, x2.ndim) for a in right]
     order1 = [a for a in range(x1.ndim) if a not in left] + left

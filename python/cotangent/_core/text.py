@@ -34,7 +34,7 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
 
 
 def _large(value, precision):
-    """With an exponent."""
+    """A number with an exponent."""
     return f"{value:.{precision}e}"
 
 
@@ -48,7 +48,7 @@ def _plain(value, precision):
 
 
 class _Reals:
-    """One format for all numbers of a tensor, chosen by those that are finite and nonzero."""
+    """One format for all numbers of a tensor, determined by the finite and nonzero ones."""
 
     def __init__(self, values):
         counted = [value for value in values if math.isfinite(value) and value != 0.0]
@@ -67,7 +67,7 @@ class _Reals:
 
 
 class _Others:
-    """Integers and bools, in one width."""
+    """Integers and bools, padded to the same width."""
 
     def __init__(self, values):
         self.width = max((len(str(value)) for value in values), default=1)
@@ -163,9 +163,9 @@ def _suffixes(x):
 
 
 def text(x, start="tensor("):
-    """The text that ``repr`` gives."""
+    """The result of ``repr``."""
     body = start + (_elements(x, len(start)) if x.numel() else "[]")
-    # Including the following comma and bracket.
+    # The length of the last line, with the comma or bracket that follows.
     last = len(body) - body.rfind("\n") + 1
     for suffix in _suffixes(x):
         # On a new line if this one would be too long.

@@ -1,4 +1,4 @@
-"""Differentiation: gradients, functions with rules of one's own, tapes, and checks."""
+"""Automatic differentiation: gradients, custom functions, tapes and checks."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _ops = _c._functions
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
-    """Adds the gradients of tensors to those of the leaves they depend on, or of the inputs that are named."""
+    """Adds the gradients of tensors to those of the leaves they depend on, or only to those of ``inputs``."""
     output, gradient = _joined(_list(tensors), grad_tensors)
     output.backward(gradient, retain_graph, create_graph, inputs)
 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
          is_grads_batched=False, materialize_grads=False):
-    """The gradients of outputs with respect to inputs, as a tuple. Nothing is stored.
+    """The gradients of outputs with respect to inputs, as a tuple. It does not change ``.grad``.
 
-    An input that they do not depend on is an error, unless ``allow_unused``: then its gradient is None. With
-    ``is_grads_batched`` the gradients of the outputs have a first dimension more, and so do those that are found.
+    If the outputs do not depend on an input, it raises an error, or with ``allow_unused`` returns None for that input. With
+    ``is_grads_batched`` the gradients of the outputs, and the results, have an additional first dimension.
     """
     if not only_inputs:
-        raise NotImplementedError("grad: gradients of inputs alone are given: backward() adds those of all leaves")
+        raise NotImplementedError("grad: only_inputs must be True: use backward() for the gradients of all leaves")
     if is_grads_batched:
         each = zip(*(g.unbind(0) for g in _list(grad_outputs)))
         found = [grad(outputs, inputs, one, True, create_graph, True, allow_unused, False, materialize_grads) for one in each]
@@ -40,7 +40,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
         found = [_ops["zeros_like"](x) if g is None else g for g, x in zip(found, inputs)]
     elif not allow_unused and any(g is None for g in found):
         at = [g is None for g in found].index(True)
-        raise RuntimeError(f"grad: the outputs do not depend on input {at}: allow_unused=True gives None for it")
+        raise RuntimeError(f"grad: the outputs must depend on all inputs, but do not on input {at}: allow_unused=True returns None")
     return tuple(found)
 
 
@@ -49,24 +49,24 @@ def _list(tensors):
 
 
 def _joined(outputs, gradients):
-    """One tensor whose gradient is that of all outputs together."""
+    """Joins outputs into one tensor with the gradients of all."""
     gradients = [None] * len(outputs) if gradients is None else _list(gradients)
     if len(outputs) != len(gradients):
-        raise ValueError(f"grad: {len(gradients)} gradients for {len(outputs)} outputs")
+        raise ValueError(f"grad: grad_outputs must have {len(outputs)} gradients, one for each output, got {len(gradients)}")
     if len(outputs) == 1:
         return outputs[0], gradients[0]
     terms = []
     for output, gradient in zip(outputs, gradients):
         if gradient is None and output.numel() != 1:
-            raise RuntimeError(f"grad: an output of shape {list(output.shape)} needs a gradient to start from")
-        # Of complex numbers, the real function whose gradient this is.
+            raise RuntimeError(f"grad: grad_outputs is required for an output that is not a scalar, got shape {list(output.shape)}")
+        # For complex numbers: the real function with this gradient.
         term = output.sum() if gradient is None else (output * gradient.conj()).sum()
         terms.append(term.real if term.is_complex() else term)
     return functools.reduce(lambda a, b: a + b, terms), None
 
 
 def once_differentiable(function):
-    """The ``backward`` of a ``Function`` whose gradients have no graph."""
+    """Decorates the ``backward`` of a ``Function``: its gradients have no graph."""
 
     @functools.wraps(function)
     def wrapper(ctx, *grads):
@@ -77,57 +77,64 @@ def once_differentiable(function):
 
 
 class FunctionCtx:
-    """What ``forward`` leaves for ``backward``."""
+    """The context that passes data from ``forward`` to ``backward``."""
 
     def __init__(self):
         self._to_save = None
         self._saved = None
         self._saved_count = 0
         self._tuple = False
+        self._marked, self._constants = (), []
         self.needs_input_grad = ()
 
     def save_for_backward(self, *tensors):
-        """Saves tensors: inputs and results come back with their graph."""
+        """Saves tensors for ``backward``. Inputs and results keep their graph."""
         self._to_save = tuple(x for x in tensors if x is not None)
         self._given = tuple(x is not None for x in tensors)
 
     @property
     def saved_tensors(self):
-        """What was saved, inside of ``backward``."""
+        """The saved tensors, inside ``backward``."""
         if self._saved is None:
-            raise RuntimeError("saved_tensors: there are saved tensors inside of backward alone")
+            raise RuntimeError("saved_tensors: saved tensors are available only inside backward")
         saved = iter(self._saved)
         return tuple(next(saved) if given else None for given in getattr(self, "_given", ()))
 
     def mark_non_differentiable(self, *tensors):
-        """Results of integers have no gradients anyway."""
+        """Marks results of ``forward`` that require no gradient. ``backward`` gets zeros for them."""
+        self._marked = tensors
+
+    def _returned(self, results):
+        """Notes the positions of the marked tensors among the results."""
+        results = [results] if isinstance(results, Tensor) else results
+        self._constants = [at for at, x in enumerate(results) if any(x is marked for marked in self._marked)]
 
     def set_materialize_grads(self, value):
-        """Results that nobody used have gradients of zeros."""
+        """No effect: gradients of unused results are always zeros."""
 
 
 class Function:
-    """A function with a rule of its own for the backward pass.
+    """A custom differentiable function, called by ``apply``.
 
-    ``forward(ctx, *args)`` gives a tensor or a tuple of them, and ``backward(ctx, *grads)`` one gradient for each argument
-    of ``forward``, None where there is none. It is called by ``apply``. With ``setup_context(ctx, inputs, output)``,
-    which then saves what ``backward`` needs, ``forward`` has no context: ``forward(*args)``.
+    ``forward(ctx, *args)`` returns a tensor or a tuple of tensors, and ``backward(ctx, *grads)`` a gradient, or None, for each
+    argument of ``forward``. If a class defines ``setup_context(ctx, inputs, output)``, which saves tensors for ``backward``,
+    ``forward`` has no context: ``forward(*args)``.
     """
 
     @staticmethod
     def forward(ctx, *args):
-        raise NotImplementedError("forward: a Function defines what it computes")
+        raise NotImplementedError("Function: subclasses must define forward")
 
     @staticmethod
     def backward(ctx, *grads):
-        raise NotImplementedError("backward: a Function defines its rule")
+        raise NotImplementedError("Function: subclasses must define backward")
 
     @classmethod
     def apply(cls, *args):
         """Calls ``forward``, and records ``backward``."""
         if getattr(cls, "setup_context", None) is None:
             return _c._apply(cls, FunctionCtx(), args)
-        # A class whose forward takes the context, made at the first call.
+        # A class whose forward has the context, created by the first call.
         if "_joined" not in cls.__dict__:
 
             def forward(ctx, *given):
@@ -140,7 +147,7 @@ class Function:
 
 
 def checkpoint(function, *args, use_reentrant=None):
-    """The result of a function whose intermediate values are not saved, but computed again in the backward pass."""
+    """Calls a function without saving its intermediate values. The backward pass recomputes them."""
     tensors, places = [], []
     for at, arg in enumerate(args):
         if isinstance(arg, Tensor):
@@ -157,12 +164,12 @@ def checkpoint(function, *args, use_reentrant=None):
 
 
 def gradcheck(func, inputs, eps=None, atol=None, rtol=None, fast_mode=False, raise_exception=True):
-    """Compares the gradients of a function with differences; inputs are of float64."""
+    """Compares the gradients of a function with finite differences. Inputs must be float64."""
     return _check(func, inputs, False, eps, atol, rtol, fast_mode, raise_exception)
 
 
 def gradgradcheck(func, inputs, eps=None, atol=None, rtol=None, fast_mode=False, raise_exception=True):
-    """Compares the second derivatives of a function with differences; inputs are of float64."""
+    """Compares the second derivatives of a function with finite differences. Inputs must be float64."""
     return _check(func, inputs, True, eps, atol, rtol, fast_mode, raise_exception)
 
 
@@ -178,11 +185,11 @@ def _check(func, inputs, second, eps, atol, rtol, fast_mode, raise_exception):
 
 
 class detect_anomaly:
-    """Backward passes inside of it name the operation whose gradient is the first to be NaN."""
+    """A context manager: errors of backward passes name the first operation whose gradient is NaN."""
 
     def __init__(self, check_nan=True):
         if not check_nan:
-            raise NotImplementedError("detect_anomaly: NaN is what it looks for: leave check_nan out")
+            raise NotImplementedError("detect_anomaly: check_nan must be True, got False")
 
     def __enter__(self):
         _c._detect_anomaly(True)
@@ -192,7 +199,7 @@ class detect_anomaly:
 
 
 class set_detect_anomaly:
-    """Lets backward passes look for NaN from now on, or not; as a context manager, until its end."""
+    """Enables or disables anomaly detection; as a context manager, until the end of the block."""
 
     _depth = 0
 
@@ -219,13 +226,13 @@ class _AnyTensor(type):
 
 
 class Variable(metaclass=_AnyTensor):
-    """An old name of tensors: ``Variable(x)`` is ``x``, outside of the graph."""
+    """PyTorch's old name of tensors: ``Variable(x)`` is ``x`` without its graph."""
 
     def __new__(cls, data, requires_grad=False, volatile=False):
         return data.detach().requires_grad_(requires_grad)
 
 
-# PyTorch has files for them.
+# PyTorch has submodules of these names.
 _aliases.alias(__name__, "function variable grad_mode gradcheck anomaly_mode")
 
 
@@ -237,7 +244,7 @@ def __getattr__(name: str):
 
         return importlib.import_module("cotangent.autograd." + name)
     instead = {
-        "profiler": "the crate has a profiler, Python has none: time what you call",
-        "graph": "autograd.checkpoint computes again instead of saving; there are no hooks on what is saved",
+        "profiler": "use cotangent.utils.benchmark",
+        "graph": "hooks on saved tensors are not supported; use autograd.checkpoint to recompute instead of saving",
     }.get(name)
     raise AttributeError(f"module 'cotangent.autograd' has no attribute {name!r}" + (f": {instead}" if instead else ""))

@@ -1,4 +1,4 @@
-"""Derivatives along a direction of what is computed: PyTorch's ``torch.autograd.forward_ad``.
+"""Forward-mode derivatives: PyTorch's ``torch.autograd.forward_ad``.
 
     >>> import cotangent as ct
     >>> import cotangent.autograd.forward_ad as fwAD
@@ -8,12 +8,12 @@
     >>> y.primal, y.tangent
     (tensor([1., 4.]), tensor([ 2., 40.]))
 
-A dual tensor is one with a recorded graph, and its tangent is found when it is asked for, by two backward passes: the product
-of a cotangent and the Jacobian is linear in the cotangent, and its derivative is the product of the Jacobian and the tangents.
+A dual tensor is a tensor with a recorded graph. ``unpack_dual`` computes its tangent by two backward passes: the vector-Jacobian
+product is linear in the vector, and its derivative is the Jacobian-vector product.
 
-So, unlike PyTorch's, a dual tensor requires a gradient, and what is computed inside of ``no_grad()`` has no tangent. A custom
-``Function`` needs a ``backward`` that can be differentiated, and no ``jvp``. What ``unpack_dual`` gives has a graph, for
-derivatives of the derivative, if a primal or a tangent that was given to ``make_dual`` at this level requires a gradient.
+Unlike in PyTorch, a dual tensor therefore requires gradients, and results computed inside ``no_grad()`` have no tangent. A custom
+``Function`` needs a differentiable ``backward``, but no ``jvp``. The results of ``unpack_dual`` have a graph, for higher
+derivatives, if a primal or tangent passed to ``make_dual`` at this level requires gradients.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ops = _c._functions
 
 UnpackedDualTensor = collections.namedtuple("UnpackedDualTensor", ["primal", "tangent"])
 
-# The levels that are open, of which there is one at most: the dual tensors of it, as ``(entry, tangent)``.
+# The open levels: at most one.
 _levels: list = []
 
 
@@ -36,29 +36,29 @@ class _Level:
     def __init__(self):
         self.entries: list = []
         self.tangents: list = []
-        # Whether the results have a graph.
+        # Whether the results of unpack_dual have a graph.
         self.open = False
 
 
 def enter_dual_level():
-    """Begins a level, and gives its number."""
+    """Enters a level, and returns its number."""
     if _levels:
-        raise RuntimeError("enter_dual_level: levels must not be inside of each other: cotangent.func.jvp can be")
+        raise RuntimeError("enter_dual_level: levels must not be nested: use cotangent.func.jvp")
     _levels.append(_Level())
     return 0
 
 
 def exit_dual_level(*, level=None):
-    """Ends a level: its tensors have no tangents any more."""
+    """Exits a level: its tensors no longer have tangents."""
     if level not in (None, len(_levels) - 1):
-        raise RuntimeError(f"exit_dual_level: level must be the one that was entered last, {len(_levels) - 1}, got {level}")
+        raise RuntimeError(f"exit_dual_level: level must be the last one entered, {len(_levels) - 1}, got {level}")
     if not _levels:
         raise RuntimeError("exit_dual_level: a level must be entered first")
     _levels.pop()
 
 
 class dual_level:  # noqa: N801
-    """Inside of it tensors may have tangents."""
+    """A context manager: inside a level, tensors can have tangents."""
 
     def __enter__(self):
         return enter_dual_level()
@@ -69,35 +69,35 @@ class dual_level:  # noqa: N801
 
 def _level(name, level):
     if not _levels:
-        raise RuntimeError(f"{name}: there must be a level, got none: with dual_level():")
+        raise RuntimeError(f"{name}: must be called inside a level: with dual_level():")
     if level not in (None, len(_levels) - 1):
         raise RuntimeError(f"{name}: level must be {len(_levels) - 1}, got {level}")
     return _levels[-1]
 
 
 def make_dual(tensor, tangent, *, level=None):
-    """A tensor with a tangent, of the same shape and dtype."""
+    """A dual tensor, from a tensor and a tangent of the same shape and dtype."""
     own = _level("make_dual", level)
     for what, x in (("tensor", tensor), ("tangent", tangent)):
         if not isinstance(x, Tensor):
-            raise TypeError(f"make_dual: {what} must be a Tensor, got one of type {type(x).__name__}")
+            raise TypeError(f"make_dual: {what} must be a Tensor, got a value of type {type(x).__name__}")
     if not (tensor.is_floating_point() or tensor.is_complex()):
-        raise ValueError(f"make_dual: tensor must be of floating point, got {tensor.dtype}")
+        raise ValueError(f"make_dual: tensor must be floating-point or complex, got {tensor.dtype}")
     if (tensor.shape, tensor.dtype) != (tangent.shape, tangent.dtype):
-        raise RuntimeError(f"make_dual: tangent must be of shape {list(tensor.shape)} and {tensor.dtype}, "
+        raise RuntimeError(f"make_dual: tangent must have shape {list(tensor.shape)} and dtype {tensor.dtype}, "
                            f"got {list(tangent.shape)} and {tangent.dtype}")
     with enable_grad():
         entry = (tensor if tensor.requires_grad else tensor.detach().requires_grad_()).clone()
     own.open |= tensor.requires_grad or tangent.requires_grad
     own.entries.append(entry)
     own.tangents.append(tangent)
-    # Changed in place it is another value, and the entry stays.
+    # A copy, so that in-place changes do not affect the entry.
     with enable_grad():
         return entry.clone()
 
 
 def unpack_dual(tensor, *, level=None):
-    """The value of a tensor and its tangent, which is None if it depends on no dual tensor."""
+    """The value of a tensor and its tangent, or None if it does not depend on a dual tensor."""
     if not _levels and level is None:
         return UnpackedDualTensor(tensor, None)
     own = _level("unpack_dual", level)
@@ -109,7 +109,7 @@ def unpack_dual(tensor, *, level=None):
         pairs = [(p, t) for p, t in zip(pulled, own.tangents) if p is not None]
         if not pairs:
             return UnpackedDualTensor(tensor, None)
-        # Of complex numbers, the real function whose gradient this is.
+        # For complex numbers: the real function with this gradient.
         terms = [(p * t.conj()).sum() for p, t in pairs if p.requires_grad]
         terms = [term.real if term.is_complex() else term for term in terms]
         found = [None]

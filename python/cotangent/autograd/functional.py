@@ -1,11 +1,11 @@
-"""Derivatives of functions of tensors, as PyTorch's ``torch.autograd.functional``.
+"""Derivatives of functions: PyTorch's ``torch.autograd.functional``.
 
     >>> import cotangent as ct
     >>> ct.autograd.functional.jacobian(lambda x: x ** 2, ct.tensor([1.0, 2.0]))
     tensor([[2., 0.],
             [0., 4.]])
 
-A function takes and gives a tensor or a tuple of tensors. ``cotangent.func`` has transforms of functions.
+Functions accept and return a tensor or several. ``cotangent.func`` has function transforms.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _ops = _c._functions
 
 
 def _tuple(name, values):
-    """Tensors as a tuple, and whether they were one."""
+    """Tensors as a tuple, and whether they were given as one."""
     if isinstance(values, Tensor):
         return (values,), False
     values = tuple(values)
     if not all(isinstance(x, Tensor) for x in values):
-        raise TypeError(f"{name}: there should be a Tensor or a tuple of them")
+        raise TypeError(f"{name}: inputs, results and v must be Tensors or tuples of Tensors")
     return values, True
 
 
 def _leaves(name, inputs, create_graph):
-    """The inputs as variables of their own, which keep their graph where derivatives are to have one."""
+    """New variables for the inputs, which keep their graph if the derivatives need one."""
     inputs, many = _tuple(name, inputs)
     own = tuple(x.view_as(x) if create_graph and x.requires_grad else x.detach().clone().requires_grad_() for x in inputs)
     return own, many
@@ -37,25 +37,25 @@ def _leaves(name, inputs, create_graph):
 
 def _scalar(name, outputs):
     if len(outputs) != 1 or outputs[0].numel() != 1:
-        raise RuntimeError(f"{name}: the function should give one Tensor of one element, not shapes "
+        raise RuntimeError(f"{name}: the function must return one Tensor with one element, got shapes "
                            f"{[list(y.shape) for y in outputs]}")
     return outputs[0].reshape(())
 
 
 def _vectors(name, v, like):
-    """The tensors that derivatives are multiplied by: ones where there is one element and none is given."""
+    """The vectors to multiply with; by default, 1 for a single element."""
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
-            raise RuntimeError(f"{name}: the vector v is needed, unless there is one Tensor of one element")
+            raise RuntimeError(f"{name}: v must be given unless there is one Tensor with one element")
         return (_ops["ones_like"](like[0]),)
     v, _ = _tuple(name, v)
     if [x.shape for x in v] != [x.shape for x in like]:
-        raise RuntimeError(f"{name}: v has shapes {[list(x.shape) for x in v]}, not {[list(x.shape) for x in like]}")
+        raise RuntimeError(f"{name}: v must have shapes {[list(x.shape) for x in like]}, got {[list(x.shape) for x in v]}")
     return v
 
 
 def _grads(name, outputs, inputs, vectors=None, create_graph=False, strict=False):
-    """Gradients, zeros where there are none."""
+    """The gradients, with zeros for unused inputs."""
     pairs = [(y, None if vectors is None else v) for y, v in zip(outputs, vectors or outputs) if y.requires_grad]
     found = (None,) * len(inputs)
     if pairs:
@@ -63,7 +63,7 @@ def _grads(name, outputs, inputs, vectors=None, create_graph=False, strict=False
                      create_graph=create_graph, allow_unused=True)
     if strict and any(g is None for g in found):
         at = [g is None for g in found].index(True)
-        raise RuntimeError(f"{name}: the result does not depend on input {at}, which strict=True does not allow")
+        raise RuntimeError(f"{name}: with strict=True the result must depend on all inputs, but does not on input {at}")
     return tuple(_ops["zeros_like"](x) if g is None else g for g, x in zip(found, inputs))
 
 
@@ -73,9 +73,9 @@ def _given(values, many, create_graph):
 
 
 def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, strategy="reverse-mode"):
-    """All derivatives of the results by the inputs: of a result of shape ``s`` and an input of shape ``t``, shape ``s + t``.
+    """The Jacobian. For a result of shape ``s`` and an input of shape ``t`` it has shape ``s + t``.
 
-    Of several results or inputs, tuples: ``jacobian[result][input]``.
+    For tuples of results or inputs it is a tuple: ``jacobian[result][input]``.
     """
     with enable_grad():
         own, many = _leaves("jacobian", inputs, create_graph)
@@ -91,7 +91,7 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
 
 
 def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, outer_jacobian_strategy="reverse-mode"):
-    """The second derivatives of a function of one number; of several inputs, ``hessian[input][input]``."""
+    """The Hessian of a scalar function; for a tuple of inputs, ``hessian[input][input]``."""
     _, many = _tuple("hessian", inputs)
 
     def first(*given):
@@ -103,7 +103,7 @@ def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, out
 
 
 def vjp(func, inputs, v=None, create_graph=False, strict=False):
-    """The results, and the product of a vector and the Jacobian."""
+    """The results, and the vector-Jacobian product."""
     with enable_grad():
         own, many = _leaves("vjp", inputs, create_graph)
         outputs, several = _tuple("vjp", func(*own))
@@ -112,12 +112,12 @@ def vjp(func, inputs, v=None, create_graph=False, strict=False):
 
 
 def jvp(func, inputs, v=None, create_graph=False, strict=False):
-    """The results, and the product of the Jacobian and a vector."""
+    """The results, and the Jacobian-vector product."""
     with enable_grad():
         own, many = _leaves("jvp", inputs, create_graph)
         outputs, several = _tuple("jvp", func(*own))
         v = _vectors("jvp", v, own)
-        # The product with the transposed matrix is linear in its vector; its derivative is the product that is wanted.
+        # The vector-Jacobian product is linear in its vector; its derivative along v is the Jacobian-vector product.
         probes = tuple(_ops["zeros_like"](y).requires_grad_() for y in outputs)
         pulled = _grads("jvp", outputs, own, probes, True, strict)
         found = _grads("jvp", pulled, probes, v, create_graph, strict)
@@ -125,7 +125,7 @@ def jvp(func, inputs, v=None, create_graph=False, strict=False):
 
 
 def vhp(func, inputs, v=None, create_graph=False, strict=False):
-    """The value of a function of one number, and the product of a vector and its Hessian."""
+    """The value of a scalar function, and the vector-Hessian product."""
     with enable_grad():
         own, many = _leaves("vhp", inputs, create_graph)
         outputs, _ = _tuple("vhp", func(*own))
@@ -135,5 +135,5 @@ def vhp(func, inputs, v=None, create_graph=False, strict=False):
 
 
 def hvp(func, inputs, v=None, create_graph=False, strict=False):
-    """The value of a function of one number, and the product of its Hessian, which is symmetric, and a vector."""
+    """The value of a scalar function, and the Hessian-vector product. The Hessian is symmetric."""
     return vhp(func, inputs, v, create_graph, strict)

@@ -1,4 +1,4 @@
-"""What PyTorch lets one choose of the libraries below it. Nothing is to be chosen here: what is set is kept, and changes nothing.
+"""PyTorch's settings of its backend libraries. They are stored, but have no effect.
 
 Results do not depend on the number of threads, and products of float32 are computed in float32.
 """

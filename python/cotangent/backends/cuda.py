@@ -1,8 +1,8 @@
-"""PyTorch's settings of CUDA's libraries: they are kept, and change nothing."""
+"""PyTorch's settings of the CUDA libraries. They are stored, but have no effect."""
 
 
 class _Matmul:
-    """How products of matrices may be rounded: they are of float32."""
+    """The precision of matrix products. They are always computed in float32."""
 
     allow_tf32 = False
     allow_fp16_reduced_precision_reduction = False
@@ -13,5 +13,5 @@ matmul = _Matmul()
 
 
 def is_built() -> bool:
-    """Whether GPUs can be used where there are any."""
+    """Whether GPUs are supported: always True."""
     return True

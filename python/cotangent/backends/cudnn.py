@@ -1,4 +1,4 @@
-"""PyTorch's settings of cuDNN, which is not used here: they are kept, and change nothing."""
+"""PyTorch's settings of cuDNN, which is not used. They are stored, but have no effect."""
 
 enabled = True
 benchmark = False
@@ -8,10 +8,10 @@ allow_tf32 = False
 
 
 def is_available() -> bool:
-    """Whether cuDNN is used: it is not."""
+    """Always False: cuDNN is not used."""
     return False
 
 
 def version():
-    """The version of cuDNN: there is none."""
+    """Always None: cuDNN is not used."""
     return None

@@ -1,7 +1,7 @@
-"""Intel's library, which is not used here."""
+"""Intel's MKL, which is not used."""
 
 
 def is_available() -> bool:
-    """Whether it is used: it is not."""
+    """Always False: MKL is not used."""
     return False
 

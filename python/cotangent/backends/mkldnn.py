@@ -1,6 +1,6 @@
-"""Intel's library of layers, which is not used here."""
+"""Intel's oneDNN (MKL-DNN), which is not used."""
 
 
 def is_available() -> bool:
-    """Whether it is used: it is not."""
+    """Always False: oneDNN is not used."""
     return False

@@ -1,11 +1,11 @@
-"""Apple's GPUs, which are not used here."""
+"""Apple's GPUs, which are not supported."""
 
 
 def is_available() -> bool:
-    """Whether it is used: it is not."""
+    """Always False: not supported."""
     return False
 
 
 def is_built() -> bool:
-    """Whether it could be used: it could not."""
+    """Always False: not supported."""
     return False

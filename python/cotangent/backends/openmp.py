@@ -1,7 +1,7 @@
-"""OpenMP, which is not used here: there are threads of our own."""
+"""OpenMP, which is not used: the library has its own threads."""
 
 
 def is_available() -> bool:
-    """Whether it is used: it is not."""
+    """Always False: OpenMP is not used."""
     return False
 

@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs, where there are any: they are looked for when they are used."""
+"""NVIDIA GPUs: PyTorch's ``torch.cuda``. They are initialized on first use."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """How many there are."""
+    """The number of GPUs."""
     return _c._device_count()
 
 
-# Programs save the random state of GPUs if this is true. Here all devices draw from the generator of the thread.
+# PyTorch's programs save the random states of GPUs if this is True. Here all devices share the generator of the thread.
 _initialized = False
 
 
 def is_initialized() -> bool:
-    """Whether GPUs can be used: there is nothing to set up before."""
+    """Whether there is a GPU: no initialization is needed."""
     return is_available()
 
 
 def init() -> None:
-    """Nothing: GPUs are set up when they are first used."""
+    """No effect: GPUs are initialized on first use."""
 
 
 def current_device() -> int:
-    """The number of the GPU that ``"cuda"`` stands for, which is the first."""
+    """The index of the current GPU, always 0."""
     _one("current_device", None)
     return 0
 
 
 def set_device(device) -> None:
-    """``"cuda"`` stands for the first GPU: another one is named where a tensor is made."""
+    """Accepts only GPU 0, the current one. To use another, pass its name to the functions that create tensors."""
     if _one("set_device", device).index != 0:
-        raise NotImplementedError(f'set_device: "cuda" is the first GPU: name the other one, as in to("{_named(device)}")')
+        raise NotImplementedError(f'set_device: device must be GPU 0: pass the name of another one, as in to("{_named(device)}")')
 
 
 def _named(device):
@@ -49,45 +49,45 @@ def _named(device):
 
 
 def _one(function, device):
-    """A GPU that is there."""
+    """The device, which must exist."""
     device = _named(device)
     if device.type == "cuda" and device.index >= _c._device_count():
-        raise RuntimeError(f"{function}: there is no {device}: {_c._device_count()} GPUs were found")
+        raise RuntimeError(f"{function}: device {device} does not exist: {_c._device_count()} GPUs were found")
     return device
 
 
 def synchronize(device=None) -> None:
-    """Waits until a GPU has done what it was told."""
+    """Waits until a GPU has finished its work."""
     _c._synchronize(_named(device))
 
 
 def manual_seed(seed) -> None:
-    """Starts the random numbers again from a seed: those of CPU and GPUs are the same."""
+    """Sets the seed. The CPU and GPUs share one generator."""
     _c.manual_seed(seed)
 
 
 def manual_seed_all(seed) -> None:
-    """The same of all GPUs."""
+    """Sets the seed of all GPUs."""
     _c.manual_seed(seed)
 
 
 def get_rng_state(device=None):
-    """The state of the random numbers: those of CPU and GPUs are the same."""
+    """The state of the generator, which the CPU and GPUs share."""
     return _c.get_rng_state()
 
 
 def set_rng_state(new_state, device=None) -> None:
-    """Puts the random numbers into a state that ``get_rng_state`` gave."""
+    """Sets the state of the generator to one returned by ``get_rng_state``."""
     _c.set_rng_state(tuple(new_state))
 
 
 def get_rng_state_all():
-    """The states of all GPUs' random numbers."""
+    """The states of the generators of all GPUs."""
     return [_c.get_rng_state() for _ in range(device_count())]
 
 
 def set_rng_state_all(new_states) -> None:
-    """Puts the random numbers of all GPUs into states that ``get_rng_state_all`` gave."""
+    """Sets the states of the generators of all GPUs to those returned by ``get_rng_state_all``."""
     for state in new_states:
         _c.set_rng_state(tuple(state))
 
@@ -100,58 +100,58 @@ def _figure(name, device):
 
 
 def memory_allocated(device=None) -> int:
-    """The bytes of all tensors on a GPU; 0 where there is none."""
+    """The memory of all tensors on a GPU, in bytes; 0 without a GPU."""
     return _figure("current", device)
 
 
 def max_memory_allocated(device=None) -> int:
-    """The most bytes of tensors there were on a GPU."""
+    """The peak memory of tensors on a GPU, in bytes."""
     return _figure("peak", device)
 
 
 def memory_reserved(device=None) -> int:
-    """The bytes that are held on a GPU, those that are kept for later tensors included."""
+    """The memory that the allocator holds on a GPU, in bytes, including its cache."""
     return _figure("held", device)
 
 
 def max_memory_reserved(device=None) -> int:
-    """The bytes that are held on a GPU: they are given back by ``empty_cache`` alone."""
+    """The peak of ``memory_reserved``. Only ``empty_cache`` releases memory."""
     return max(_figure("held", device), _figure("peak", device))
 
 
 def empty_cache() -> None:
-    """Gives memory that is kept for later tensors back to all GPUs."""
+    """Releases the cached memory of all GPUs."""
     for at in range(device_count()):
         _c._empty_cache(_c.device("cuda", at))
 
 
 def reset_peak_memory_stats(device=None) -> None:
-    """Lets ``max_memory_allocated`` begin again."""
+    """Resets the peak of ``max_memory_allocated``."""
     if is_available():
         _c._reset_peak(_one("reset_peak_memory_stats", device))
 
 
 def memory_stats(device=None) -> dict:
-    """Figures of the allocator of a GPU, in bytes; none where there is no GPU."""
+    """The statistics of a GPU's allocator, in bytes; empty without a GPU."""
     return dict(_c.memory_stats(_one("memory_stats", device))) if is_available() else {}
 
 
 def memory_summary(device=None, abbreviated=False) -> str:
-    """The same as text."""
+    """The statistics of ``memory_stats`` as text."""
     return "\n".join(f"{name}: {value / 2**20:.1f} MiB" for name, value in memory_stats(device).items())
 
 
 def ipc_collect() -> None:
-    """Nothing: no other process has memory of ours."""
+    """No effect: memory is not shared with other processes."""
 
 
 def is_bf16_supported(including_emulation=True) -> bool:
-    """Whether GPUs compute with bfloat16."""
+    """Whether GPUs support bfloat16: True if there is a GPU."""
     return is_available()
 
 
 class device:
-    """``"cuda"`` stands for the first GPU inside of it, as everywhere: another one is named where a tensor is made."""
+    """A context manager that accepts only GPU 0, the current one, as ``set_device``."""
 
     def __init__(self, device):
         self._device = _named(device) if device is not None and device != -1 else None
@@ -165,45 +165,45 @@ class device:
 
 
 class Event:
-    """A moment in the work of a GPU, for measuring: ``start.elapsed_time(end)`` gives milliseconds.
+    """A point in time for measurements: ``start.elapsed_time(end)`` returns milliseconds.
 
-    To record waits until the work before is done; where there is no GPU nothing is waited for.
+    ``record`` waits until the GPU has finished its work. Without a GPU it does not wait.
     """
 
     def __init__(self, enable_timing=False, blocking=False, interprocess=False):
         self._time = None
 
     def record(self, stream=None) -> None:
-        """Notes the moment."""
+        """Records the time."""
         self.synchronize()
         self._time = time.perf_counter()
 
     def synchronize(self) -> None:
-        """Waits until a GPU has done what it was told."""
+        """Waits until a GPU has finished its work."""
         if is_available():
             synchronize()
 
     def query(self) -> bool:
-        """Whether the work before is done: it is, once the moment is noted."""
+        """Always True: ``record`` waits until the work has finished."""
         return True
 
     def elapsed_time(self, end_event) -> float:
-        """The milliseconds from this moment to another."""
+        """The milliseconds from this event to another."""
         if self._time is None or end_event._time is None:
-            raise RuntimeError("elapsed_time: both events should be recorded first")
+            raise RuntimeError("elapsed_time: both events must be recorded first")
         return (end_event._time - self._time) * 1e3
 
 
 _INSTEAD = {
-    "Stream": "the work of a thread is done in the order it was given in; give work to several threads",
-    "stream": "the work of a thread is done in the order it was given in; give work to several threads",
-    "current_stream": "synchronize() waits for all work",
-    "CUDAGraph": "the crate records steps for GPUs, Python does not",
+    "Stream": "the operations of a thread run in order; use several threads to run them concurrently",
+    "stream": "the operations of a thread run in order; use several threads to run them concurrently",
+    "current_stream": "use synchronize(), which waits for all work",
+    "CUDAGraph": "only the crate in Rust records steps on GPUs",
     "nccl": "there is one process",
-    "get_device_name": "nvidia-smi -L names the GPUs",
-    "get_device_properties": "nvidia-smi -q tells all of a GPU; cotangent.memory_stats(\"cuda\") its memory",
-    "get_device_capability": "nvidia-smi --query-gpu=compute_cap --format=csv tells it",
-    "mem_get_info": "memory_allocated() and memory_reserved() tell what we hold",
+    "get_device_name": "use nvidia-smi -L",
+    "get_device_properties": "use nvidia-smi -q, or cotangent.memory_stats(\"cuda\") for the memory",
+    "get_device_capability": "use nvidia-smi --query-gpu=compute_cap --format=csv",
+    "mem_get_info": "use memory_allocated() and memory_reserved()",
 }
 
 

@@ -1,4 +1,4 @@
-"""Mixed precision on GPUs, by its old name: ``cotangent.amp`` has it for all devices."""
+"""Mixed precision on GPUs: PyTorch's old name of ``cotangent.amp``, which supports all devices."""
 
 from __future__ import annotations
 

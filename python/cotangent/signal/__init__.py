@@ -1,3 +1,3 @@
-"""Signals: PyTorch's ``signal``."""
+"""Signal processing: PyTorch's ``signal``."""
 
 from . import windows  # noqa: F401

@@ -1,4 +1,4 @@
-"""Tools, some of them PyTorch's names of what is elsewhere here: ``benchmark``, ``checkpoint``, ``data``, ``hooks``, ``model_zoo``, ``tensorboard``."""
+"""Utilities, and PyTorch's names of other modules: benchmark, checkpoint, data, hooks, model_zoo and tensorboard."""
 
 from __future__ import annotations
 
@@ -8,4 +8,5 @@ def __getattr__(name: str):
         import importlib
 
         return importlib.import_module("cotangent.utils." + name)
-    raise AttributeError(f"module 'cotangent.utils' has no attribute {name!r}: there are benchmark, checkpoint, data, hooks, model_zoo and tensorboard")
+    raise AttributeError(f"module 'cotangent.utils' has no attribute {name!r}: it has benchmark, checkpoint, data, hooks, "
+                         "model_zoo and tensorboard")

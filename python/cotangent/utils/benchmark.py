@@ -1,4 +1,4 @@
-"""Times statements: PyTorch's ``torch.utils.benchmark``.
+"""Timing of Python statements: PyTorch's ``torch.utils.benchmark``.
 
     >>> from cotangent.utils import benchmark
     >>> import cotangent as ct
@@ -6,7 +6,7 @@
     >>> timer.timeit(10).number_per_run
     10
 
-Work of GPUs is waited for before and after each measurement. There is one statement on one machine: there are no instruction counts.
+GPUs are synchronized before and after each measurement. Instruction counts are not supported.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from .. import _cotangent as _c
 
 
 class Measurement:
-    """Times of runs of a statement, in seconds: ``raw_times`` has those of runs of ``number_per_run`` calls each."""
+    """Times of a statement: ``raw_times`` has the seconds of each run of ``number_per_run`` calls."""
 
     def __init__(self, number_per_run, raw_times, task_spec=None, metadata=None):
         if number_per_run < 1 or not raw_times:
-            raise ValueError(f"Measurement: there must be runs of a call or more, got {len(raw_times)} of {number_per_run}")
+            raise ValueError(f"Measurement: raw_times must not be empty and number_per_run must be positive, "
+                             f"got {len(raw_times)} times and {number_per_run}")
         self.number_per_run, self.raw_times, self.task_spec, self.metadata = number_per_run, list(raw_times), task_spec, metadata
 
     @property
     def times(self):
-        """The seconds of a call, for each run."""
+        """The time of a call in each run, in seconds."""
         return [t / self.number_per_run for t in self.raw_times]
 
     @property
@@ -50,12 +51,12 @@ class Measurement:
 
     @property
     def iqr(self):
-        """The distance of the quartiles of the times, in seconds."""
+        """The interquartile range of the times, in seconds."""
         return self._quartile(0.75) - self._quartile(0.25)
 
     @property
     def title(self):
-        """What is measured."""
+        """The label of the measurement, or the statement."""
         spec = self.task_spec or {}
         if spec.get("label"):
             return spec["label"] + (f": {spec['sub_label']}" if spec.get("sub_label") else "")
@@ -63,7 +64,7 @@ class Measurement:
 
     @property
     def has_warnings(self):
-        """Whether the times differ much, or there are few of them."""
+        """Whether the interquartile range is more than 10 % of the median."""
         return len(self.times) > 1 and self.iqr / self.median > 0.1
 
     def __repr__(self):
@@ -91,7 +92,7 @@ class Measurement:
 
     @staticmethod
     def merge(measurements):
-        """Measurements of one statement and number of calls as one."""
+        """Merges measurements with the same statement, settings and number of calls."""
         groups: dict = {}
         for one in measurements:
             key = one.number_per_run, tuple(sorted((k, str(v)) for k, v in (one.task_spec or {}).items()))
@@ -109,7 +110,7 @@ def _threads(count):
 
 
 def select_unit(t):
-    """The unit that a time is told in, and its seconds."""
+    """The unit to print a time in, and its length in seconds."""
     for unit, scale in (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3)):
         if t < 1000 * scale:
             return unit, scale
@@ -124,7 +125,7 @@ def _waited():
 
 
 class Timer:
-    """Times a statement of Python with ``num_threads`` threads, after ``setup`` and a call of it."""
+    """Times a Python statement with ``num_threads`` threads, after ``setup``."""
 
     def __init__(self, stmt="pass", setup="pass", global_setup="", timer=_waited, globals=None, label=None, sub_label=None,  # noqa: A002
                  description=None, env=None, num_threads=1, language="python"):
@@ -133,7 +134,7 @@ class Timer:
         if global_setup:
             raise ValueError(f"Timer: global_setup must be empty for Python, got {global_setup!r}")
         stmt, setup = _dedented(stmt), _dedented(setup)
-        # A name that the statement has for everyone.
+        # Statements can use the library under PyTorch's name.
         self._timer = _timeit.Timer(stmt, setup, timer, globals={**_names(), **(globals or {})})
         self._spec = {"stmt": stmt, "setup": setup, "label": label, "sub_label": sub_label, "description": description, "env": env,
                       "num_threads": num_threads}
@@ -147,18 +148,18 @@ class Timer:
             _c.set_num_threads(before)
 
     def timeit(self, number=1000000):
-        """Times one run of ``number`` calls, after some for warming up."""
+        """Times one run of ``number`` calls, after warm-up calls."""
         self._run(max(number // 100, 2))
         return Measurement(number, [self._run(number)], self._spec)
 
     def repeat(self, repeat=-1, number=-1):
-        raise NotImplementedError("repeat: see blocked_autorange")
+        raise NotImplementedError("repeat: use blocked_autorange")
 
     def autorange(self, callback=None):
-        raise NotImplementedError("autorange: see blocked_autorange")
+        raise NotImplementedError("autorange: use blocked_autorange")
 
     def _block(self, min_run_time):
-        """How many calls a run needs so that the clock is no part of the time."""
+        """The number of calls per run for which the overhead of the clock is negligible."""
         self._run(2)
         overhead = min(self._clock() for _ in range(5))
         number = 1
@@ -175,7 +176,7 @@ class Timer:
         return _timeit.Timer("pass", timer=_waited).timeit(0)
 
     def blocked_autorange(self, callback=None, min_run_time=0.2):
-        """Times runs for ``min_run_time`` seconds in all, of as many calls each as it takes to time them well."""
+        """Times runs for ``min_run_time`` seconds in total; the number of calls per run is chosen automatically."""
         number = self._block(min_run_time)
         times: list = []
         while not times or sum(times) < min_run_time:
@@ -185,7 +186,7 @@ class Timer:
         return Measurement(number, times, self._spec)
 
     def adaptive_autorange(self, threshold=0.1, *, min_run_time=0.01, max_run_time=10.0, callback=None):
-        """Times runs until the quartiles of the times are close to the median, or the time is over."""
+        """Times runs until the interquartile range is below ``threshold`` times the median, or for ``max_run_time`` seconds."""
         number = self._block(min_run_time)
         times: list = []
         while True:
@@ -198,7 +199,7 @@ class Timer:
                 return found
 
     def collect_callgrind(self, *args, **kwargs):
-        raise NotImplementedError("collect_callgrind: instructions are not counted: use timeit or blocked_autorange")
+        raise NotImplementedError("collect_callgrind: instruction counts are not supported: use timeit or blocked_autorange")
 
 
 def _names():
@@ -214,7 +215,7 @@ def _dedented(text):
 
 
 class Compare:
-    """Measurements as a table: a row for each label below, a column for each description."""
+    """A table of measurements, with a row for each ``sub_label`` and a column for each ``description``."""
 
     def __init__(self, results):
         self._results = Measurement.merge(list(results))
@@ -225,14 +226,14 @@ class Compare:
         self._results = Measurement.merge([*self._results, *results])
 
     def trim_significant_figures(self):
-        """Shows fewer digits."""
+        """Prints fewer digits."""
         self._trim = True
 
     def colorize(self, rowwise=False):
-        """Nothing: tables have no colours."""
+        """No effect: tables have no colours."""
 
     def highlight_warnings(self):
-        """Nothing: tables have no colours."""
+        """No effect: tables have no colours."""
 
     def print(self):
         """Prints the table."""

@@ -1,4 +1,4 @@
-"""Intermediate values that are computed again in the backward pass instead of being saved."""
+"""Checkpointing: intermediate values are recomputed in the backward pass instead of saved."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ..autograd import checkpoint  # noqa: F401
 
 
 def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
-    """The result of modules one after the other, in so many parts: inside of each nothing is saved, but for the last."""
+    """Runs ``functions`` in sequence in ``segments`` checkpointed segments; the last one is not checkpointed."""
     functions = list(functions.children()) if hasattr(functions, "children") else list(functions)
     if segments < 1 or segments > len(functions):
-        raise ValueError(f"checkpoint_sequential: {len(functions)} functions cannot be {segments} parts")
+        raise ValueError(f"checkpoint_sequential: segments must be from 1 to {len(functions)}, got {segments}")
 
     def run(part):
         def of(x):
@@ -28,7 +28,7 @@ def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwar
 
 
 def get_device_states(*args):
-    """The numbers of the GPUs that tensors among the arguments are on, and the state of the generator for each of them."""
+    """The indices of the GPUs of the tensors among the arguments, and the generator state for each."""
     devices = []
     for x in args:
         if isinstance(x, Tensor) and x.device.type == "cuda" and x.device.index not in devices:
@@ -37,6 +37,6 @@ def get_device_states(*args):
 
 
 def set_device_states(devices, states, *, device_type=None):
-    """Goes on from the states that ``get_device_states`` gave. All devices draw from the generator of the thread."""
+    """Restores the states returned by ``get_device_states``. All devices share the generator of the thread."""
     for state in states:
         random.set_rng_state(state)

@@ -1,3 +1,3 @@
-"""PyTorch's name of the file of hooks."""
+"""Handles of hooks, by PyTorch's name."""
 
 from ..nn.hooks import RemovableHandle  # noqa: F401

@@ -1,11 +1,11 @@
-"""PyTorch's old name of what fetches weights: nothing is fetched here."""
+"""PyTorch's module for downloading weights. Downloads are not supported."""
 
 from __future__ import annotations
 
 
 def load_url(url, *args, **kwargs):
-    """An error: nothing is fetched."""
-    raise RuntimeError(f"model_zoo.load_url: nothing is fetched; get {url} by other means, and load it with cotangent.load")
+    """Raises an error: downloads are not supported."""
+    raise RuntimeError(f"model_zoo.load_url: downloads are not supported; download {url} yourself, and load it with cotangent.load")
 
 
 load_state_dict_from_url = load_url

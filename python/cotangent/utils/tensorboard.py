@@ -1,3 +1,3 @@
-"""Event files that TensorBoard shows, by PyTorch's name."""
+"""The writer of TensorBoard event files, by PyTorch's name."""
 
 from ..train import SummaryWriter  # noqa: F401

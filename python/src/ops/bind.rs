@@ -147,7 +147,7 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
             args[keep] = Arg::from(false);
         }
     }
-    Ok(Bindings { args: numbers_beside(entry, args)?, first })
+    Ok(Bindings { args: numbers_as_tensors(entry, args)?, first })
 }
 
 /// The default dtype for a function that creates a tensor of floats, if it is not the crate's default. Functions that create
@@ -185,29 +185,29 @@ fn shown(name: &'static str) -> &'static str {
 }
 
 /// Converts numbers in the place of tensors, as in `add(1, x)`, to tensors.
-fn numbers_beside(entry: &Entry, mut args: Vec<Arg>) -> PyResult<Vec<Arg>> {
+fn numbers_as_tensors(entry: &Entry, mut args: Vec<Arg>) -> PyResult<Vec<Arg>> {
     let is_number = |(arg, param): (&Arg, &Param)| param.kind == ArgKind::Tensor && matches!(arg, Arg::Scalar(_));
     if !args.iter().zip(&entry.params).any(is_number) {
         return Ok(args);
     }
     // A mask, as in `where`, does not determine the dtype if there is another tensor.
     let tensors = || args.iter().filter_map(|arg| if let Arg::Tensor(x) = arg { Some(x) } else { None });
-    let Some(beside) = tensors().find(|x| x.dtype() != DType::Bool).or(tensors().next()) else {
+    let Some(other) = tensors().find(|x| x.dtype() != DType::Bool).or(tensors().next()) else {
         return Err(PyTypeError::new_err(format!("{}: at least one argument must be a Tensor", entry.op.name)));
     };
-    let mut dtype = if entry.op.in_f64 { DType::F64 } else { beside.dtype() };
+    let mut dtype = if entry.op.in_f64 { DType::F64 } else { other.dtype() };
     // With floats of several dtypes, a number is rounded to the promoted dtype, which is that of the result.
     for other in tensors().map(Tensor::dtype).filter(|other| other.is_float() || other.is_complex()) {
         dtype = dtype.promote(other).or_raise()?;
     }
-    let beside = (dtype, beside.device());
+    let target = (dtype, other.device());
     // Rounded quotients of integers stay integers.
     let rounded =
         entry.position("rounding_mode").is_some_and(|at| matches!(&args[at], Arg::Text(mode) if mode != "none"));
     let rule = if rounded { Numbers::Elements } else { entry.op.numbers };
     for (arg, param) in args.iter_mut().zip(&entry.params) {
         if let (Arg::Scalar(number), ArgKind::Tensor) = (&*arg, param.kind) {
-            *arg = Arg::Tensor(operators::beside(entry.op.name, *number, beside, rule)?);
+            *arg = Arg::Tensor(operators::as_operand(entry.op.name, *number, target, rule)?);
         }
     }
     Ok(args)

@@ -72,8 +72,8 @@ mod tests {
     #[test]
     fn windows_that_may_be_empty_are_known() {
         // With 3 elements a window over -1 and 3.
-        let beside = Windows::regular(3, 1, 2, 1, 1, 4);
-        assert_eq!((beside.at(0).1, beside.may_be_empty()), (0, true));
+        let padded = Windows::regular(3, 1, 2, 1, 1, 4);
+        assert_eq!((padded.at(0).1, padded.may_be_empty()), (0, true));
         assert!(Windows::adaptive(0, 2).may_be_empty() && !Windows::adaptive(3, 2).may_be_empty());
         for (size, kernel, stride, pad, dilation) in
             [(3, 2, 1, 1, 3), (5, 3, 2, 1, 2), (1, 1, 1, 0, 9), (4, 4, 3, 2, 1)]

@@ -104,7 +104,7 @@ pub(in crate::ops) fn number_for(op: &'static str, number: Scalar, tensors: &[&T
     for tensor in &tensors[1..] {
         dtype = common_dtype(op, dtype, tensor.dtype())?;
     }
-    if number.beside(dtype) != dtype {
+    if number.promote_with(dtype) != dtype {
         bail!(DType, op, "cannot multiply {dtype} elements by {number}: cast them first");
     }
     Ok(number.wrapped(dtype))
@@ -389,8 +389,8 @@ impl Tensor {
     /// If the shapes do not broadcast or the dtypes have no common type.
     #[op(in_place, numbers = floats, samples = lerp_samples, errors = lerp_errors)]
     pub fn lerp<'a>(&self, end: impl Into<Operand<'a>>, weight: impl Into<Operand<'a>>) -> Result<Tensor> {
-        let beside = self.dtype().to_float();
-        let (end, weight) = (end.resolve(beside, self.device())?, weight.resolve(beside, self.device())?);
+        let float = self.dtype().to_float();
+        let (end, weight) = (end.resolve(float, self.device())?, weight.resolve(float, self.device())?);
         if [self.dtype(), end.dtype(), weight.dtype()].iter().any(|dtype| dtype.is_complex()) {
             return complex_forms::lerp(self, &end, &weight);
         }
@@ -450,7 +450,7 @@ impl Tensor {
     pub fn float_power<'a>(&self, exponent: impl Into<Operand<'a>>) -> Result<Tensor> {
         let wide = |dtype: DType| if dtype.is_complex() { DType::C128 } else { DType::F64 };
         let exponent = match exponent {
-            Operand::Scalar(number) => Tensor::scalar(number, wide(number.beside(DType::F64)), self.device())?,
+            Operand::Scalar(number) => Tensor::scalar(number, wide(number.promote_with(DType::F64)), self.device())?,
             other => {
                 let other = other.resolve(self.dtype(), self.device())?;
                 other.to_dtype(wide(other.dtype()))?

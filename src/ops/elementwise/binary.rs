@@ -86,7 +86,7 @@ pub(crate) static DIV: Elementwise = Elementwise::new("div", Domain::Float, 2, 0
 fn call(op: &'static Elementwise, a: &Tensor, b: &Operand<'_>) -> Result<Tensor> {
     match b {
         Operand::Borrowed(b) => op.call(&[a, b], &[]),
-        b => op.call(&[a, &*b.resolve(op.beside(a.dtype()), a.device())?], &[]),
+        b => op.call(&[a, &*b.resolve(op.number_dtype(a.dtype()), a.device())?], &[]),
     }
 }
 

@@ -111,14 +111,14 @@ impl Elementwise {
     /// The dtype of a number combined with a tensor of this dtype. Where integers become floats, so does the number, because
     /// the integer dtype may not represent it: a `u8` divided by 256 is not a `u8` divided by 0.
     #[inline]
-    pub fn beside(&self, dtype: DType) -> DType {
+    pub fn number_dtype(&self, dtype: DType) -> DType {
         if matches!(self.domain, Domain::Float) { dtype.to_float() } else { dtype }
     }
 
     /// The other operand of a tensor, for operations where a number outside of the integer dtype must not wrap around.
     #[inline]
     pub fn operand<'a>(&self, other: &'a Operand<'_>, x: &Tensor) -> Result<Cow<'a, Tensor>> {
-        let (dtype, device) = (self.beside(x.dtype()), x.device());
+        let (dtype, device) = (self.number_dtype(x.dtype()), x.device());
         match self.domain {
             Domain::Float | Domain::Bits => other.resolve(dtype, device),
             Domain::Compare => other.compared(dtype, device),

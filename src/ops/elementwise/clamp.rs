@@ -95,7 +95,7 @@ impl Tensor {
     pub fn clamp<'a>(&self, min: impl Into<Bound<'a>>, max: impl Into<Bound<'a>>) -> Result<Tensor> {
         use Operand::Scalar as Number;
         let number = |bound: &Option<Operand<'_>>| match bound {
-            Some(Number(number)) => number.beside(self.dtype()) == self.dtype(),
+            Some(Number(number)) => number.promote_with(self.dtype()) == self.dtype(),
             _ => true,
         };
         let bound = |bound: Option<Operand<'a>>, of: fn(Scalar, DType) -> Scalar| match bound {

@@ -157,7 +157,7 @@ impl Tensor {
             Operand::Scalar(Scalar::I64(value)) if self.dtype() == DType::Bool => {
                 Tensor::scalar(Scalar::Bool(value != 0), DType::Bool, self.device())?
             }
-            Operand::Scalar(value) if value.beside(self.dtype()) != self.dtype() => {
+            Operand::Scalar(value) if value.promote_with(self.dtype()) != self.dtype() => {
                 bail!(DType, OP, "cannot fill a tensor of {} with {value}", self.dtype());
             }
             other => other.put(OP, self.dtype(), self.device())?.into_owned(),

@@ -74,7 +74,7 @@ impl Tensor {
         let (x, dim, index, mut source) = along("index_add", self, dim, index, source)?;
         let alpha = options.alpha;
         if alpha != Scalar::I64(1) {
-            if alpha.beside(source.dtype()) != source.dtype() {
+            if alpha.promote_with(source.dtype()) != source.dtype() {
                 bail!(
                     DType,
                     "index_add",

@@ -178,8 +178,8 @@ impl Tensor {
                 }
                 let mut cotangent = u.matmul(&inner)?;
                 if let Some(g) = cotangents[0].as_ref().filter(|_| m > n) {
-                    let beside = g.sub(&u.matmul(&mh(&u)?.matmul(g)?)?)?;
-                    cotangent = cotangent.add(&mh(&h.linalg_solve(&mh(&beside)?)?)?)?;
+                    let rest = g.sub(&u.matmul(&mh(&u)?.matmul(g)?)?)?;
+                    cotangent = cotangent.add(&mh(&h.linalg_solve(&mh(&rest)?)?)?)?;
                 }
                 Ok(smallvec![Some(cotangent)])
             }

@@ -76,26 +76,26 @@ struct Exchanges {
     /// The order of rows after all exchanges: `[.., n]`.
     order: Tensor,
     /// Whether the element below the diagonal belongs to a block of size 2, for each column: `[.., n]`.
-    beside: Tensor,
+    off_diagonal: Tensor,
 }
 
 impl Exchanges {
     fn new(op: &'static str, pivots: &Tensor, n: usize) -> Result<Exchanges> {
         if let Some(level) = innermost([pivots]) {
-            let Exchanges { positions, order, beside } = Exchanges::new(op, &pivots.leading_batch(level)?, n)?;
+            let Exchanges { positions, order, off_diagonal } = Exchanges::new(op, &pivots.leading_batch(level)?, n)?;
             let own = |x: Tensor| x.batched(level);
-            return Ok(Exchanges { positions: own(positions)?, order: own(order)?, beside: own(beside)? });
+            return Ok(Exchanges { positions: own(positions)?, order: own(order)?, off_diagonal: own(off_diagonal)? });
         }
         let numbers = pivots.detach().to_device(Device::Cpu)?.to_dtype(DType::I64)?.to_vec::<i64>()?;
         let many = numbers.len().checked_div(n).unwrap_or(0);
         let mut positions: Vec<i64> = with_room(op, many.saturating_mul(n).saturating_mul(n))?;
-        let (mut order, mut beside): (Vec<i64>, Vec<bool>) = (with_room(op, many * n)?, with_room(op, many * n)?);
+        let (mut order, mut off_diagonal): (Vec<i64>, Vec<bool>) = (with_room(op, many * n)?, with_room(op, many * n)?);
         for numbers in numbers.chunks_exact(n.max(1)) {
             let start = positions.len();
-            let (first, own) = (order.len(), beside.len());
+            let (first, own) = (order.len(), off_diagonal.len());
             positions.extend((0..n).flat_map(|row| std::iter::repeat_n(row as i64, n)));
             order.extend(0..n as i64);
-            beside.resize(own + n, false);
+            off_diagonal.resize(own + n, false);
             let mut k = 0;
             while k < n {
                 let (pivot, two) = (numbers[k].unsigned_abs() as usize, numbers[k] < 0);
@@ -108,7 +108,7 @@ impl Exchanges {
                 for column in 0..k {
                     positions.swap(start + last * n + column, start + with * n + column);
                 }
-                beside[own + k] = two;
+                off_diagonal[own + k] = two;
                 k = last + 1;
             }
         }
@@ -118,7 +118,7 @@ impl Exchanges {
         Ok(Exchanges {
             positions: Tensor::from_vec(positions, square)?.to_device(on)?,
             order: Tensor::from_vec(order, &shape[..])?.to_device(on)?,
-            beside: Tensor::from_vec(beside, shape)?.to_device(on)?,
+            off_diagonal: Tensor::from_vec(off_diagonal, shape)?.to_device(on)?,
         })
     }
 }
@@ -200,10 +200,10 @@ impl Tensor {
         if count(self.shape()) == 0 || B.numel() == 0 {
             return common_batch(OP, self, B)?.1.contiguous();
         }
-        let Exchanges { positions, order, beside } = Exchanges::new(OP, pivots, n)?;
+        let Exchanges { positions, order, off_diagonal } = Exchanges::new(OP, pivots, n)?;
         let turned = |x: &Tensor| if options.hermitian { mh(x) } else { mt(x) };
         // The element below the diagonal of a block of size 2 belongs to D.
-        let own = beside.narrow(-1, 0, n - 1)?;
+        let own = off_diagonal.narrow(-1, 0, n - 1)?;
         let under = self.diagonal(-1, -2, -1)?;
         let below = own.where_(&under, 0.0)?.diag_embed(-1, -2, -1)?;
         let d = diag_embed(&diag(self)?)?.add(&below)?.add(&turned(&below)?)?;

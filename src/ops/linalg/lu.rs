@@ -171,26 +171,26 @@ fn cotangent(p: &Tensor, l: &Tensor, u: &Tensor, gl: Option<&Tensor>, gu: Option
     let zeros = |like: &Tensor| like.zeros_like();
     let (mut gl, mut gu) =
         (gl.map_or_else(|| zeros(l), |g| Ok(g.clone()))?, gu.map_or_else(|| zeros(u), |g| Ok(g.clone()))?);
-    let (mut beside, mut l1, mut u1) = (None, l.clone(), u.clone());
+    let (mut other_gradient, mut l1, mut u1) = (None, l.clone(), u.clone());
     if n > k {
         // U₂ = L⁻¹ · A₂.
         let (u2, g2) = (u.narrow(-1, k, n - k)?, gu.narrow(-1, k, n - k)?);
         let g = triangular(&mh(l)?, &g2, true, true)?;
         gl = gl.sub(&g.matmul(&mh(&u2)?)?)?;
         (u1, gu) = (u.narrow(-1, 0, k)?, gu.narrow(-1, 0, k)?);
-        beside = Some((-1, g));
+        other_gradient = Some((-1, g));
     } else if m > k {
         // L₂ = A₂ · U⁻¹.
         let (l2, g2) = (l.narrow(-2, k, m - k)?, gl.narrow(-2, k, m - k)?);
         let g = mh(&triangular(u, &mh(&g2)?, true, false)?)?;
         gu = gu.sub(&mh(&l2)?.matmul(&g)?)?;
         (l1, gl) = (l.narrow(-2, 0, k)?, gl.narrow(-2, 0, k)?);
-        beside = Some((-2, g));
+        other_gradient = Some((-2, g));
     }
     let inner = mh(&l1)?.matmul(&gl)?.tril(-1)?.add(&gu.matmul(&mh(&u1)?)?.triu(0)?)?;
     let half = triangular(&mh(&l1)?, &inner, true, true)?;
     let mut g = mh(&triangular(&u1, &mh(&half)?, true, false)?)?;
-    if let Some((dim, other)) = beside {
+    if let Some((dim, other)) = other_gradient {
         g = Tensor::cat(&[g, other], dim)?;
     }
     p.matmul(&g)

@@ -296,8 +296,8 @@ fn sizes(op: &'static str, x: &Tensor, options: &InterpolateOptions) -> Result<V
             }
             let factors: Vec<f64> = (0..from.len()).map(|d| factor[d % factor.len()]).collect();
             let sizes = from.iter().zip(&factors).map(|(&size, factor)| (size as f64 * factor) as usize).collect();
-            let anew = options.recompute_scale_factor == Some(true) || options.mode == InterpolateMode::Area;
-            (sizes, (!anew).then_some(factors))
+            let recompute = options.recompute_scale_factor == Some(true) || options.mode == InterpolateMode::Area;
+            (sizes, (!recompute).then_some(factors))
         }
         (size, factor) => bail!(Value, op, "either size or scale_factor must be given, got {size:?} and {factor:?}"),
     };

@@ -94,7 +94,7 @@ fn rows(x: &Tensor, len: usize) -> Result<Tensor> {
 }
 
 /// A weight or bias as the kernels take it: in the compute dtype on the CPU, in its own dtype on a GPU.
-fn beside(t: &Tensor, compute: DType) -> Result<Tensor> {
+fn as_kernel_input(t: &Tensor, compute: DType) -> Result<Tensor> {
     let dtype = if t.device() == Device::Cpu { compute } else { t.dtype() };
     t.detach().to_dtype(dtype)?.contiguous()
 }
@@ -103,7 +103,7 @@ fn beside(t: &Tensor, compute: DType) -> Result<Tensor> {
 fn norm(x: &Tensor, normalized: &Shape, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
     let (len, compute) = (normalized.numel(), x.dtype().compute_dtype());
     let input = rows(x, len)?;
-    let [w, b] = [weight, bias].map(|t| t.map(|t| beside(t, compute)).transpose());
+    let [w, b] = [weight, bias].map(|t| t.map(|t| as_kernel_input(t, compute)).transpose());
     let (w, b) = (w?, b?);
     let mut stats = Tensor::empty("layer_norm", [input.shape()[0], 2].into(), compute, x.device())?;
     let out = Tensor::build("layer_norm", x.layout().shape().clone(), x.dtype(), x.device(), |out| {
@@ -171,7 +171,7 @@ fn fused_grad(
 ) -> Result<Fused> {
     let (op, len) = ("layer_norm", normalized.numel());
     let (input, g) = (rows(x, len)?, rows(g, len)?);
-    let weight = weight.map(|w| beside(w, stats.dtype())).transpose()?;
+    let weight = weight.map(|w| as_kernel_input(w, stats.dtype())).transpose()?;
     let pieces = backend::layer_norm_pieces(x.device(), input.shape()[0], len);
     let empty = |wanted: bool, shape: Shape, dtype: DType| {
         wanted.then(|| Tensor::empty(op, shape, dtype, x.device())).transpose()

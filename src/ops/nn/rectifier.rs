@@ -287,7 +287,7 @@ impl Tensor {
     #[op(in_place, samples = threshold_samples, errors = threshold_errors)]
     pub fn threshold(&self, threshold: impl Into<Scalar>, value: impl Into<Scalar>) -> Result<Tensor> {
         for number in [threshold, value] {
-            if number.beside(self.dtype()) != self.dtype() {
+            if number.promote_with(self.dtype()) != self.dtype() {
                 bail!(DType, "threshold", "threshold and value must fit dtype {}, got {number}", self.dtype());
             }
         }

@@ -212,7 +212,7 @@ fn cat_errors() -> Result<Vec<ErrorCase>> {
         error!["single numbers", "stack"; sample![several(&[&[], &[]])?, 0]],
         error!["a single number", "stack"; sample![several(&[&[2], &[]])?, 0]],
         error!["no such dimension", "2", "rank 2"; sample![vec![normal([2, 3], 1)?], 2]],
-        error!["no such dimension beside a vector without elements", "2", "rank 2"; sample![several(&[&[0], &[2, 3]])?, 2]],
+        error!["no such dimension, with a vector without elements", "2", "rank 2"; sample![several(&[&[0], &[2, 3]])?, 2]],
         error!["u64 with a signed integer", "u64", "i8"; sample![vec![u, i], 0]],
     ])
 }

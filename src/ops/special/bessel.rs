@@ -12,7 +12,7 @@ use crate::{Result, Tensor};
 /// A polynomial of degree `n`. A derivative by the degree is an error, not 0.
 #[track_caller]
 fn of_degree(op: &'static Elementwise, x: &Tensor, n: &Operand<'_>) -> Result<Tensor> {
-    let n = n.resolve(op.beside(x.dtype()), x.device())?;
+    let n = n.resolve(op.number_dtype(x.dtype()), x.device())?;
     if n.requires_grad() {
         return Ok(op.call(&[&x.detach(), &n.detach()], &[])?.record_barrier(op.name, &[x, &n]));
     }

@@ -131,8 +131,8 @@ impl Layout {
                 let layer = if sweep % 2 == 0 { step } else { count - 1 - step };
                 let spots = &self.spots;
                 let center = |spot: &usize| {
-                    let beside = if sweep % 2 == 0 { &spots[*spot].above } else { &spots[*spot].below };
-                    mean(beside.iter().map(|&other| order[other])).unwrap_or(order[*spot])
+                    let neighbours = if sweep % 2 == 0 { &spots[*spot].above } else { &spots[*spot].below };
+                    mean(neighbours.iter().map(|&other| order[other])).unwrap_or(order[*spot])
                 };
                 let mut sorted: Vec<(f64, usize)> = self.layers[layer].iter().map(|s| (center(s), *s)).collect();
                 sort_by(&mut sorted, |a, b| a.0.total_cmp(&b.0));
@@ -157,12 +157,12 @@ impl Layout {
                     .iter()
                     .map(|&spot| {
                         let own = &self.spots[spot];
-                        let beside: &mut dyn Iterator<Item = &usize> = match round % 3 {
+                        let neighbours: &mut dyn Iterator<Item = &usize> = match round % 3 {
                             0 => &mut own.above.iter(),
                             1 => &mut own.below.iter(),
                             _ => &mut own.above.iter().chain(&own.below),
                         };
-                        mean(beside.map(|&other| self.spots[other].x)).unwrap_or(own.x)
+                        mean(neighbours.map(|&other| self.spots[other].x)).unwrap_or(own.x)
                     })
                     .collect();
                 let widths: Vec<f64> = layer.iter().map(|&spot| self.spots[spot].width).collect();

@@ -50,7 +50,7 @@ fn grad_touches_no_state() -> Result<()> {
     assert_eq!(grads[2].as_ref().map(Tensor::to_vec::<f64>).transpose()?, Some(vec![1.0, 1.0]));
     assert_eq!(grad_of(&x)?, [1.0, 1.0]);
     assert!(h.grad().is_none() && z.grad().is_none());
-    // By itself, and the same tensor twice.
+    // With itself, and the same tensor twice.
     let grads = grad(&y, &[&y, &x, &x])?;
     assert_eq!(grads[0].as_ref().map(Tensor::item::<f64>).transpose()?, Some(1.0));
     assert_eq!(grads[1].as_ref().map(bits).transpose()?, grads[2].as_ref().map(bits).transpose()?);

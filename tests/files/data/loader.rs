@@ -32,7 +32,7 @@ fn batches_have_their_sizes_and_their_order() -> Result<()> {
         assert_eq!((none.len(), none.iter().count()), (Some(0), 0));
         let stream = DataLoader::iterable(|| (0..10_i64).map(Ok), options(4, workers))?;
         assert_eq!(batches(&stream)?, [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8, 9]]);
-        assert_eq!(batches(&stream)?.len(), 3, "each epoch begins the iterator anew");
+        assert_eq!(batches(&stream)?.len(), 3, "each epoch restarts the iterator");
         let full = DataLoader::iterable(|| (0..10_i64).map(Ok), options(4, workers).drop_last(true))?;
         assert_eq!(items(&full)?, numbers(8));
     }

@@ -92,7 +92,7 @@ fn slopes(call: &Call) -> Result<Vec<Tensor>> {
 /// The derivatives on the real and the imaginary axis are those of nearby numbers. On the axes formulas of the parts select between
 /// cases, for the sign of a zero, and the derivative must not be that of a case.
 #[test]
-fn derivatives_on_the_axes_are_those_beside_them() {
+fn derivatives_on_the_axes_are_those_near_them() {
     for_all_samples(
         |_| false,
         |call, sample| {
@@ -115,25 +115,25 @@ fn derivatives_on_the_axes_are_those_beside_them() {
                         if im { other.complex(x) } else { x.complex(&other) }
                     })
                 };
-                let (on, beside) = (text(at(0.0))?, text(at(1e-10))?);
+                let (on, near) = (text(at(0.0))?, text(at(1e-10))?);
                 let Ok(values) = on.run() else { return Ok(false) };
                 if !text(is_differentiable(&on))? {
                     return Ok(false);
                 }
                 // Eigenvalues have no order, and the signs of a factorization are those of a convention: these may jump.
-                for (value, other) in both(&values, &text(beside.run())?) {
+                for (value, other) in both(&values, &text(near.run())?) {
                     if !text(close(value, other, 1e-6))? {
                         assert!(call.op.name.starts_with("linalg_"), "{} jumps at the {axis} axis", call.op.name);
                         return Ok(false);
                     }
                 }
-                let (on, beside) = (text(slopes(&on))?, text(slopes(&beside))?);
-                if on.len() != beside.len() {
-                    return Err(format!("{} gradients instead of {}", on.len(), beside.len()));
+                let (on, near) = (text(slopes(&on))?, text(slopes(&near))?);
+                if on.len() != near.len() {
+                    return Err(format!("{} gradients instead of {}", on.len(), near.len()));
                 }
-                for (on, beside) in both(on.iter(), &beside) {
-                    if !text(close(on, beside, 1e-4))? {
-                        return Err(format!("on the {axis} axis a gradient of {on:?} instead of {beside:?}"));
+                for (on, near) in both(on.iter(), &near) {
+                    if !text(close(on, near, 1e-4))? {
+                        return Err(format!("on the {axis} axis a gradient of {on:?} instead of {near:?}"));
                     }
                 }
             }

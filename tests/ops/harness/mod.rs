@@ -54,7 +54,7 @@ fn for_all_samples(must: impl Fn(&'static Op) -> bool, check: impl Fn(&Call, &Sa
             faults.push(format!("{}: no sample was checked", op.name));
         }
     }
-    assert!(faults.is_empty(), "{} faults beside {count} good samples:\n{}", faults.len(), faults.join("\n"));
+    assert!(faults.is_empty(), "{} faults and {count} good samples:\n{}", faults.len(), faults.join("\n"));
 }
 
 /// Every operation.
@@ -613,5 +613,5 @@ fn the_table_in_the_documentation_is_made_from_the_list() {
     // Git may have converted the line endings.
     let file = std::fs::read_to_string(path).unwrap_or_default().replace('\r', "");
     let command = "cargo run --example ops -- --markdown > src/ops/TABLE.md";
-    assert!(file == table::markdown(), "src/ops/TABLE.md is not what the list gives; make it anew: {command}");
+    assert!(file == table::markdown(), "src/ops/TABLE.md is not what the list gives; regenerate it: {command}");
 }

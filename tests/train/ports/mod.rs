@@ -91,7 +91,7 @@ fn the_document_has_the_programs_as_they_are() -> Outcome {
     let written = fs::read_to_string(path)?.replace("\r\n", "\n");
     assert!(
         written == document()?,
-        "COTANGENT_WRITE_DOCS=1 cargo test -p cotangent-tests --test train ports writes docs/ports.md anew"
+        "COTANGENT_WRITE_DOCS=1 cargo test -p cotangent-tests --test train ports regenerates docs/ports.md"
     );
     Ok(())
 }

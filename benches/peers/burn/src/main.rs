@@ -1,5 +1,5 @@
-//! The workloads of `benches/README.md` in Burn, on its Flex backend, as JSON, a line each. It has no mixed precision, so
-//! the bf16 workloads are not here.
+//! Times the workloads of `benches/README.md` in Burn, on its Flex backend, with a line of JSON for each. Burn has no
+//! mixed precision, so the bf16 workloads are missing.
 
 #[path = "../../../workloads/timing.rs"]
 mod timing;
@@ -47,7 +47,7 @@ struct Context {
     timer: Timer,
     /// The device without gradients.
     plain: Device,
-    /// The device that records them.
+    /// The device that records gradients.
     recording: Device,
 }
 
@@ -68,7 +68,7 @@ impl Context {
         (mut optimizer, rate): (ModuleOptimizer, f64),
         loss: impl Fn(&M) -> Tensor<1>,
     ) -> Result<Row> {
-        // A step takes the model and gives another.
+        // A step consumes the model and returns a new one.
         let mut model = Some(model);
         self.time(workload, || {
             model = model.take().map(|model| {
@@ -86,7 +86,7 @@ impl Context {
         self.normal(shape).require_grad()
     }
 
-    /// `count` classes below `below`, in no order the hardware could profit from.
+    /// `count` classes below `below`, in an irregular order.
     fn classes(&self, count: usize, below: usize) -> Tensor<1, Int> {
         let classes: Vec<i32> = (0..count).map(|i| (i * 2_654_435_761 % below) as i32).collect();
         Tensor::from_data(TensorData::new(classes, [count]), &self.recording)

@@ -1,5 +1,5 @@
-//! The workloads of `benches/README.md` in candle, as JSON, a line each. Its matrix products on the CPU know no bf16, so
-//! the bf16 workloads are not here.
+//! Times the workloads of `benches/README.md` in candle, with a line of JSON for each. Its matrix products on the CPU
+//! do not support bf16, so the bf16 workloads are missing.
 
 #[path = "../../../workloads/timing.rs"]
 mod timing;
@@ -45,7 +45,7 @@ fn leaf(shape: impl Into<Shape>) -> Result<Var> {
     Var::from_tensor(&normal(shape)?)
 }
 
-/// `count` classes below `below`, in no order the hardware could profit from.
+/// `count` classes below `below`, in an irregular order.
 fn classes(count: usize, below: usize) -> Result<Tensor> {
     Tensor::from_iter((0..count).map(|i| (i * 2_654_435_761 % below) as u32), CPU)
 }
@@ -153,7 +153,7 @@ fn xent(timer: &Timer) -> Result<()> {
     Ok(())
 }
 
-/// The layer norm that has a derivative: the fused one gives its input no gradient.
+/// The layer norm with a derivative: the fused one returns no gradient for its input.
 struct Norm {
     weight: Tensor,
     bias: Tensor,
@@ -180,13 +180,13 @@ fn layernorm(timer: &Timer) -> Result<()> {
     Ok(())
 }
 
-/// Minus infinity where a position would look ahead.
+/// The causal mask: minus infinity for later positions.
 fn future(time: usize) -> Result<Tensor> {
     let mask = (0..time).flat_map(|row| (0..time).map(move |at| if at > row { f32::NEG_INFINITY } else { 0.0 }));
     Tensor::from_iter(mask, CPU)?.reshape((time, time))
 }
 
-/// The plain form: the fused softmax and attention have no derivatives.
+/// Unfused attention: the fused softmax and attention have no derivatives.
 fn causal_attention(q: &Tensor, k: &Tensor, v: &Tensor, future: &Tensor) -> Result<Tensor> {
     let scale = 1.0 / (q.dim(D::Minus1)? as f64).sqrt();
     let scores = (q.matmul(&k.t()?.contiguous()?)? * scale)?;
@@ -287,7 +287,7 @@ fn gpt_tiny(timer: &Timer) -> Result<()> {
 fn adamw(timer: &Timer) -> Result<()> {
     let (count, size) = (100, 100_000);
     let parameters = (0..count).map(|_| leaf(size)).collect::<Result<Vec<_>>>()?;
-    // Only a backward pass makes a store of gradients: that of sum(p * g) is g.
+    // Only a backward pass creates a store of gradients; the gradient of sum(p * g) is g.
     let mut total = Tensor::zeros((), DType::F32, CPU)?;
     for parameter in &parameters {
         total = total.add(&parameter.mul(&normal(size)?)?.sum_all()?)?;

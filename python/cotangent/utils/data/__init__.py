@@ -7,5 +7,5 @@ globals().update({name: value for name, value in vars(_data).items() if not name
 
 from ..._core import aliases as _aliases  # noqa: E402
 
-# PyTorch has files for them.
+# PyTorch has submodules of these names.
 _aliases.alias(__name__, "_utils _utils.collate _utils.worker")

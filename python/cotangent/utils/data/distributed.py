@@ -1,3 +1,3 @@
-"""The sampler of one of several processes, by PyTorch's name."""
+"""The sampler for distributed training, by PyTorch's name."""
 
 from ...data import DistributedSampler  # noqa: F401

@@ -324,7 +324,7 @@ mod tests {
                 return Ok(());
             }
         }
-        bail!(Backend, "test", "nobody helped")
+        bail!(Backend, "test", "an error")
     }
 
     #[test]

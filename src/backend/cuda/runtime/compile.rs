@@ -68,9 +68,9 @@ pub(crate) fn image(op: &'static str, source: &str, arch: u32, fused: bool) -> R
         // partial file is read.
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let own = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let beside = file.with_extension(own);
+        let temporary = file.with_extension(own);
         let _ = file.parent().map(std::fs::create_dir_all);
-        let _ = std::fs::write(&beside, &image).and_then(|()| std::fs::rename(&beside, &file));
+        let _ = std::fs::write(&temporary, &image).and_then(|()| std::fs::rename(&temporary, &file));
     }
     Ok(image)
 }

@@ -212,7 +212,7 @@ fn a_gradient_written_over_the_logits_is_the_same() -> Result<()> {
             let mut held = Vec::new();
             let apart = found(true, &mut held)?;
             assert!(found(false, &mut held)?.equal(&apart)?, "{dtype} {options:?}");
-            assert!(held[0].equal(&x.mul(2.0)?)?, "logits that somebody holds are left as they are");
+            assert!(held[0].equal(&x.mul(2.0)?)?, "logits with another handle are not overwritten");
         }
     }
     Ok(())

@@ -136,7 +136,7 @@ fn dropout_drops_a_share_and_scales_the_rest() -> Result<()> {
 }
 
 #[cotangent_macros::unit_test]
-fn dropout_draws_anew_and_follows_the_seed() -> Result<()> {
+fn dropout_draws_again_and_follows_the_seed() -> Result<()> {
     let x = Tensor::ones([1000])?;
     let draw = |seed: u64| {
         with_generator(&mut Generator::seed(seed), || {

@@ -372,8 +372,8 @@ impl Direction {
             let cotangents = self.cell.pull(&input, &step.hidden, &step.last, &step.raw, &next)?;
             let StepCotangents { input, hidden, last_hidden, last_cell } = cotangents;
             state = State { hidden: hidden.matmul(&weight)?, cell: last_cell };
-            if let Some(beside) = last_hidden {
-                state.hidden = state.hidden.add(&beside)?;
+            if let Some(last) = last_hidden {
+                state.hidden = state.hidden.add(&last)?;
             }
             if let Some(kept) = &kept {
                 state = state.add(kept)?;

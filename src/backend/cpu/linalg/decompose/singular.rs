@@ -319,12 +319,12 @@ pub(super) fn diagonalize<T: Real>(
             bail!(Value, op, "the singular values of a matrix of size {n} did not converge");
         }
         // A negligible element on the diagonal.
-        let beside = |k0: usize| {
+        let neighbours = |k0: usize| {
             let before = if k0 > k { e[k0 - 1].abs() } else { T::ZERO };
             let after = if k0 + 1 < p { e[k0].abs() } else { T::ZERO };
             before + after
         };
-        let zero = (k..p).rev().find(|&at| s[at].abs() <= T::EPSILON * beside(at));
+        let zero = (k..p).rev().find(|&at| s[at].abs() <= T::EPSILON * neighbours(at));
         match zero {
             Some(last) if last == p - 1 => {
                 s[last] = T::ZERO;

@@ -28,7 +28,7 @@ fn hard(n: usize) -> Vec<(&'static str, Vec<f64>, Vec<f64>)> {
         ("zero", vec![0.0; n], vec![0.0; n]),
         ("all equal", vec![3.0; n], vec![0.0; n]),
         ("zero diagonal", vec![0.0; n], numbers()),
-        ("nothing beside the diagonal", numbers(), vec![0.0; n]),
+        ("nothing off the diagonal", numbers(), vec![0.0; n]),
         ("second difference", vec![2.0; n], vec![-1.0; n]),
         ("Wilkinson", wilkinson(n), ones.clone()),
         ("glued Wilkinson", wilkinson(21), make(&mut |i| if i % 21 == 20 { 1e-9 } else { 1.0 })),
