@@ -119,7 +119,7 @@
 //! Methods that change a tensor take `&mut self` and end in `_`; operators such as `+=` and [`Tensor::set`] change it, too. Clones
 //! and views never see the change: shared memory is copied first. If a gradient is required, the change is recorded. It is an error
 //! to change a view, since the change would be lost; to change a leaf that requires a gradient, except in
-//! [`no_grad`](autograd::no_grad); and to change the dtype or the shape.
+//! [`no_grad`]; and to change the dtype or the shape.
 //!
 //! ```
 //! use cotangent::{Tensor, s};
@@ -199,6 +199,8 @@ mod zip;
 
 #[doc(inline)]
 pub use autocast::{autocast, no_autocast};
+#[doc(inline)]
+pub use autograd::no_grad;
 pub use backend::DeviceProperties;
 pub use complex::Complex;
 #[cfg(feature = "cuda")]

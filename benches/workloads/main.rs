@@ -7,6 +7,7 @@ mod breadth;
 mod gpt;
 mod networks;
 mod operations;
+mod text;
 mod timing;
 mod training;
 
@@ -35,6 +36,10 @@ const WORKLOADS: &[(&str, fn(&Timer) -> Result<()>)] = &[
     ("cnn_step", training::cnn_step),
     ("resnet18_step", training::resnet18_step),
     ("adamw", training::adamw),
+    ("gpt2", text::gpt2),
+    ("gpt2_bf16", text::gpt2_bf16),
+    ("llama_05b", text::llama),
+    ("llama_05b_bf16", text::llama_bf16),
     ("limits", operations::limits),
 ];
 

@@ -1,7 +1,7 @@
 //! Autoregressive generation, token by token.
 
+use super::cache::KeyValueCache;
 use crate::error::bail;
-use crate::options::AttentionOptions;
 use crate::options::options;
 use crate::{DType, Result, Tensor, autograd};
 
@@ -24,93 +24,6 @@ pub trait CausalModel {
     /// # Errors
     /// If a token is out of range, or the sequence is too long.
     fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor>;
-}
-
-/// The keys and values of all tokens so far, for each block of a model, or the last state of a recurrent model.
-///
-/// ```
-/// use cotangent::models::KeyValueCache;
-/// assert_eq!(KeyValueCache::new().len(), 0);
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct KeyValueCache {
-    blocks: Vec<(Tensor, Tensor)>,
-    len: usize,
-    /// Whether keys and values are kept at all.
-    keeps: bool,
-}
-
-impl KeyValueCache {
-    /// An empty cache.
-    pub fn new() -> KeyValueCache {
-        KeyValueCache { keeps: true, ..KeyValueCache::default() }
-    }
-
-    /// A cache that keeps nothing, for a sequence that is computed as a whole.
-    pub(super) fn none() -> KeyValueCache {
-        KeyValueCache::default()
-    }
-
-    /// The number of tokens so far.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are no tokens so far.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    pub(super) fn advance(&mut self, steps: usize) {
-        if self.keeps {
-            self.len += steps;
-        }
-    }
-
-    /// The state of a recurrent model after the tokens so far.
-    pub(super) fn state(&self) -> Option<(&Tensor, &Tensor)> {
-        self.blocks.first().map(|(h, c)| (h, c))
-    }
-
-    /// Keeps the state of a recurrent model after `steps` more tokens.
-    pub(super) fn keep_state(&mut self, state: (Tensor, Tensor), steps: usize) {
-        if self.keeps {
-            self.blocks = vec![state];
-        }
-        self.advance(steps);
-    }
-
-    /// Causal attention of block `at`: queries `[.., steps, size]` attend to the cached keys and values and to their own.
-    pub(super) fn attend(&mut self, at: usize, query: &Tensor, key: Tensor, value: Tensor) -> Result<Tensor> {
-        let steps = query.shape()[query.rank() - 2];
-        if let Some((keys, _)) = self.blocks.get(at)
-            && keys.shape()[keys.rank() - 2] != self.len
-        {
-            bail!(Value, "KeyValueCache", "a call with this cache has failed: start again with a new cache");
-        }
-        let (key, value) = match self.blocks.get(at) {
-            Some((keys, values)) => (Tensor::cat(&[keys, &key], -2)?, Tensor::cat(&[values, &value], -2)?),
-            None => (key, value),
-        };
-        let options = AttentionOptions::new();
-        let all = key.shape()[key.rank() - 2];
-        let out = if all == steps {
-            query.scaled_dot_product_attention_with(&key, &value, options.is_causal(true))?
-        } else if steps == 1 {
-            query.scaled_dot_product_attention_with(&key, &value, options)?
-        } else {
-            let seen = Tensor::ones_with([steps, all], (DType::Bool, query.device()))?.tril((all - steps) as isize)?;
-            query.scaled_dot_product_attention_with(&key, &value, options.attn_mask(&seen))?
-        };
-        if self.keeps {
-            if at < self.blocks.len() {
-                self.blocks[at] = (key, value);
-            } else {
-                self.blocks.push((key, value));
-            }
-        }
-        Ok(out)
-    }
 }
 
 options! {
@@ -213,18 +126,4 @@ fn next_token(logits: &Tensor, options: &GenerateOptions) -> Result<Tensor> {
     };
     let (values, positions) = scaled.topk(k, -1)?;
     positions.gather(1, &values.softmax(-1)?.multinomial(1, false)?)
-}
-
-#[cotangent_macros::unit_tests]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cache_that_a_call_has_left_behind_is_refused() -> Result<()> {
-        let (mut cache, x) = (KeyValueCache::new(), Tensor::ones([1, 2, 4])?);
-        // The call has failed before it counted its tokens.
-        cache.attend(0, &x, x.clone(), x.clone())?;
-        assert!(cache.attend(0, &x, x.clone(), x.clone()).is_err());
-        Ok(())
-    }
 }

@@ -1,13 +1,14 @@
 //! GPT-2.
 
+use super::cache::KeyValueCache;
 use super::config::ConfigFile;
-use super::generate::{CausalModel, KeyValueCache};
+use super::generate::CausalModel;
 use super::{Adaptable, Published, check_tied, without_prefix};
 use crate::error::bail;
 use crate::io::StateDict;
 use crate::nn::{Dropout, Embedding, Forward, LayerNorm, LayerNormLayerOptions, LoraLinear, Module, Parameter, init};
 use crate::options::Gelu;
-use crate::{Result, Tensor};
+use crate::{DType, Result, Tensor};
 use std::path::Path;
 
 /// The sizes of a [`Gpt2`], under Hugging Face's names. The default is the smallest published model.
@@ -203,14 +204,15 @@ impl Gpt2 {
 impl CausalModel for Gpt2 {
     #[track_caller]
     fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
-        let &[_, steps] = tokens.shape() else {
+        let &[batch, steps] = tokens.shape() else {
             bail!(Shape, "Gpt2", "tokens must have shape [batch, steps], got {:?}", tokens.shape());
         };
         let (first, longest) = (cache.len(), self.wpe.weight.shape()[0]);
         if first + steps > longest {
             bail!(Shape, "Gpt2", "expected at most {longest} tokens, cached ones included, got {}", first + steps);
         }
-        let positions = Tensor::arange(first as i64, (first + steps) as i64)?.to_device(tokens.device())?;
+        cache.check("Gpt2", batch, steps)?;
+        let positions = cache.positions(steps, DType::I64, tokens.device())?;
         let mut x = self.drop.forward(&self.wte.forward(tokens)?.add(&self.wpe.forward(&positions)?)?)?;
         for (at, block) in self.h.iter().enumerate() {
             x = x.add(&self.attend(at, &block.attn, &block.ln_1.forward(&x)?, cache)?)?;

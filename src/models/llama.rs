@@ -1,7 +1,8 @@
 //! Decoders in the style of Llama.
 
+use super::cache::KeyValueCache;
 use super::config::ConfigFile;
-use super::generate::{CausalModel, KeyValueCache};
+use super::generate::CausalModel;
 use super::{Adaptable, Published, check_tied, without_prefix};
 use crate::error::bail;
 use crate::io::StateDict;
@@ -277,15 +278,20 @@ impl Llama {
 impl CausalModel for Llama {
     #[track_caller]
     fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
-        let &[_, steps] = tokens.shape() else {
+        let &[batch, steps] = tokens.shape() else {
             bail!(Shape, "Llama", "tokens must have shape [batch, steps], got {:?}", tokens.shape());
         };
+        cache.check("Llama", batch, steps)?;
         let mut x = self.model.embed_tokens.forward(tokens)?;
         let size = self.model.layers.first().map_or(2, |block| block.self_attn.q_proj.weight.shape()[0] / self.heads);
         // Integer positions give f32, which is precise enough for half precision, too.
         let dtype = if x.dtype() == DType::F64 { DType::F64 } else { DType::I64 };
-        let places = Tensor::arange_with(cache.len() as i64, (cache.len() + steps) as i64, (dtype, x.device()))?;
-        let (cos, sin) = places.rope_cos_sin_with(size, self.theta)?;
+        let positions = cache.positions(steps, dtype, x.device())?;
+        let (mut cos, mut sin) = positions.rope_cos_sin_with(size, self.theta)?;
+        if positions.rank() == 2 {
+            // Groups, and the heads of a group.
+            (cos, sin) = (cos.unsqueeze(1)?.unsqueeze(1)?, sin.unsqueeze(1)?.unsqueeze(1)?);
+        }
         for (at, block) in self.model.layers.iter().enumerate() {
             x =
                 x.add(&self.attend(at, &block.self_attn, &block.input_layernorm.forward(&x)?, [&cos, &sin], cache)?)?;

@@ -1,7 +1,8 @@
 //! A language model of LSTM layers.
 
 use super::Published;
-use super::generate::{CausalModel, KeyValueCache};
+use super::cache::KeyValueCache;
+use super::generate::CausalModel;
 use crate::error::bail;
 use crate::nn::{Dropout, Embedding, Forward, LSTM, LSTMOptions, Linear, Module, Parameter, init};
 use crate::{Result, Tensor};
@@ -155,7 +156,11 @@ impl LstmLm {
 impl CausalModel for LstmLm {
     #[track_caller]
     fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
+        if cache.is_padded() {
+            bail!(Value, "LstmLm", "the cache must have no padding: a recurrent model cannot skip tokens");
+        }
         let (logits, state) = self.forward_state(tokens, cache.state())?;
+        cache.check("LstmLm", tokens.shape()[0], tokens.shape()[1])?;
         cache.keep_state(state, tokens.shape()[1]);
         Ok(logits)
     }

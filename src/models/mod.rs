@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod bert;
+mod cache;
 mod config;
 mod ddpm;
 mod generate;
@@ -27,8 +28,9 @@ mod vae;
 mod vit;
 
 pub use bert::{Bert, BertConfig, BertOutput};
+pub use cache::KeyValueCache;
 pub use ddpm::{Ddpm, DdpmConfig, NoiseSchedule};
-pub use generate::{CausalModel, GenerateOptions, KeyValueCache, generate, generate_with};
+pub use generate::{CausalModel, GenerateOptions, generate, generate_with};
 pub use gpt2::{Gpt2, Gpt2Config};
 pub use llama::{Llama, LlamaConfig};
 pub use lora::{Adaptable, LoraConfig, add_lora, load_lora, merge_lora, save_lora};
