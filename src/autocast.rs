@@ -1,4 +1,25 @@
 //! Mixed precision: a scope in which each operation computes in a suitable precision.
+//!
+//! [`autocast()`] computes matrix products and convolutions in half precision, and losses in `f32`. The parameters and their
+//! gradients stay in `f32`.
+//!
+//! ```
+//! use cotangent::nn::{Forward, Linear};
+//! use cotangent::{DType, Tensor, autocast};
+//! let (model, x, y) = (Linear::new(8, 4)?, Tensor::ones([2, 8])?, Tensor::zeros([2, 4])?);
+//! let loss = autocast(DType::BF16, || {
+//!     let out = model.forward(&x)?;
+//!     assert_eq!(out.dtype(), DType::BF16);
+//!     out.mse_loss(&y)
+//! })?;
+//! loss.backward()?;
+//! assert_eq!(loss.dtype(), DType::F32);
+//! assert_eq!(model.weight.grad().map(|g| g.dtype()), Some(DType::F32));
+//! # Ok::<(), cotangent::Error>(())
+//! ```
+//!
+//! Small gradients vanish in `f16`: use a [`GradScaler`](crate::optim::GradScaler) with it, which scales the loss. `bf16` needs none.
+//! [`no_autocast`] turns casting off for a part of the scope.
 #![forbid(unsafe_code)]
 
 use crate::autograd::autocast::{Scope, Settings, settings};

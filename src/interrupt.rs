@@ -79,7 +79,8 @@ pub fn with_deadline<R>(limit: Duration, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// A request to interrupt operations, which another thread can make.
+/// A request to interrupt operations, which another thread can make. Ctrl-C does not make it:
+/// [`train::Interrupt`](crate::train::Interrupt) is a flag that Ctrl-C sets.
 ///
 /// ```
 /// use cotangent::{ErrorKind, Tensor, interrupt::Interrupt};

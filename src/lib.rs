@@ -16,9 +16,11 @@
 //! # Where things are
 //! | to | see |
 //! | --- | --- |
-//! | compute with tensors | the methods of [`Tensor`], by subject; the [table of all operations](ops); [`linalg`], [`fft`], [`special`], [`signal`] |
+//! | compute with tensors | the methods of [`Tensor`], [by subject](Tensor#methods-by-subject); the [table of all operations](ops) |
+//! | compute with matrices, spectra and windows | [`linalg`], [`fft`], [`special`], [`signal::windows`] |
+//! | compute on a GPU | [`Device`], [`Tensor::to_device`], [`Module::to_device`](nn::Module::to_device); needs the feature `cuda` |
 //! | pass options | [`options`]; dimensions, sizes and indices are in [`arguments`] |
-//! | differentiate | [`autograd`], [`vmap()`], [mixed precision](mod@autocast) |
+//! | differentiate | [`autograd`], [`vmap()`], [`no_grad`], [mixed precision](mod@autocast) |
 //! | build a model | [`nn`]: layers, the trait [`nn::Module`], initialisers; [`models`]: known networks |
 //! | train it | [`optim`], [`data`], [`train`]: metrics, logs, reports, a trainer |
 //! | save and load | [`io`]: safetensors, NumPy, PyTorch, GGUF, checkpoints |
@@ -231,12 +233,16 @@ pub mod arguments {
     pub use crate::tensor::{Ellipsis, Index, IndexItem, NdArray, Operand};
 }
 
-/// Linear algebra: decompositions, solvers, norms, inverses and determinants, as in `torch.linalg`.
+/// Linear algebra: decompositions, solvers, norms and pseudoinverses, as in `torch.linalg`.
+///
+/// Inverses and determinants are methods: [`Tensor::inverse`], [`Tensor::det`], [`Tensor::slogdet`], [`Tensor::logdet`]. So are
+/// [`Tensor::matrix_power`], [`Tensor::matrix_exp`] and [`Tensor::matmul`].
 ///
 /// ```
 /// use cotangent::{linalg, tensor};
 /// let (a, b) = (tensor!([[3.0, 1.0], [1.0, 2.0]])?, tensor!([9.0, 8.0])?);
 /// assert_eq!(linalg::solve(&a, &b)?.to_vec::<f32>()?, [2.0, 3.0]);
+/// assert!(a.inverse()?.matmul(&b)?.allclose(&tensor!([2.0, 3.0])?)?);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 pub mod linalg {
@@ -268,13 +274,24 @@ pub mod special {
     pub use crate::ops::special::namespace::*;
 }
 
-/// Signal processing, as in `torch.signal`.
+/// Signal processing, as in `torch.signal`: [window functions](signal::windows).
+///
+/// ```
+/// use cotangent::{Tensor, fft, signal::windows};
+/// let x = Tensor::arange(0, 64)?.mul(0.5)?.sin()?;
+/// let spectrum = fft::rfft(&x.mul(&windows::hann(64)?)?)?.abs()?;
+/// assert_eq!(spectrum.shape(), [33]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 pub mod signal {
-    /// Window functions.
+    /// Window functions, symmetric by default. The methods with other names, such as
+    /// [`Tensor::hann_window`](crate::Tensor::hann_window), are periodic by default, for spectra.
     ///
     /// ```
-    /// use cotangent::signal::windows;
+    /// use cotangent::{options::SignalWindowOptions, signal::windows};
     /// assert_eq!(windows::hann(3)?.to_vec::<f32>()?, [0.0, 1.0, 0.0]);
+    /// let periodic = windows::hann_with(4, SignalWindowOptions::new().sym(false))?;
+    /// assert_eq!(periodic.to_vec::<f32>()?, [0.0, 0.5, 1.0, 0.5]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub mod windows {

@@ -28,7 +28,7 @@ impl<S: Data<Elem: Element>, D: Dimension> TryFrom<&ArrayBase<S, D>> for Tensor 
     }
 }
 
-/// # Reading
+/// # Conversion to ndarray
 impl Tensor {
     /// The elements as an array of `ndarray`, in row-major order. The dtype is not cast.
     ///

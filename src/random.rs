@@ -1,15 +1,40 @@
-//! Random numbers from a counter: Philox4x32-10.
+//! Seeds and states of the random numbers that [`Tensor::rand`](crate::Tensor::rand), dropout, initialisers and others draw.
 //!
-//! An ordinary generator is sequential: the millionth number needs the ones before it. Philox (Salmon
-//! et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) instead maps a counter and a key to
-//! four random words. Element `i` of a draw depends only on the seed, the offset of the draw and `i`:
-//! any number of threads can fill a tensor, and the bits are the same.
+//! [`manual_seed`] seeds the default generator, which all functions draw from that get no other. A [`Generator`] has a seed and
+//! a position of its own. Its methods draw tensors, and [`with_generator`] makes a function draw from it.
 //!
-//! A draw of `n` values takes the counters `offset..offset + counters(n, per)`, where one counter
-//! gives `per` values (`PER_COUNTER_32` or `PER_COUNTER_64`). The next draw starts where it ends.
-//! The bits are also the same on every platform: normals use the logarithm, sine and cosine below,
-//! since those of the system's library differ between platforms.
+//! ```
+//! use cotangent::{Generator, Tensor, manual_seed, with_generator};
+//! manual_seed(42);
+//! let first = Tensor::randn([3])?;
+//! manual_seed(42);
+//! assert!(Tensor::randn([3])?.equal(&first)?);
+//!
+//! let mut generator = Generator::seed(42);
+//! assert!(generator.randn([3])?.equal(&first)?);
+//! let noise = with_generator(&mut generator, || Tensor::randn([3]))?;
+//! assert!(!noise.equal(&first)?);
+//! # Ok::<(), cotangent::Error>(())
+//! ```
+//!
+//! A draw depends only on the seed and the position, which each draw moves forward. The numbers of a seed are the same with any
+//! number of threads and on every platform, but they are not PyTorch's. Without [`manual_seed`] the seed differs between runs.
+//!
+//! [`rng_state`] and [`set_rng_state`] save and restore the state; a [`Checkpoint`](crate::io::Checkpoint) does it for a whole
+//! training run.
 #![forbid(unsafe_code)]
+
+// The numbers are those of Philox4x32-10.
+//
+// An ordinary generator is sequential: the millionth number needs the ones before it. Philox (Salmon
+// et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) instead maps a counter and a key to
+// four random words. Element `i` of a draw depends only on the seed, the offset of the draw and `i`:
+// any number of threads can fill a tensor, and the bits are the same.
+//
+// A draw of `n` values takes the counters `offset..offset + counters(n, per)`, where one counter
+// gives `per` values (`PER_COUNTER_32` or `PER_COUNTER_64`). The next draw starts where it ends.
+// The bits are also the same on every platform: normals use the logarithm, sine and cosine below,
+// since those of the system's library differ between platforms.
 
 use std::cell::RefCell;
 #[cfg(not(feature = "samples"))]
@@ -79,8 +104,8 @@ impl Generator {
         Generator { seed, offset: 0 }
     }
 
-    /// The seed and the number of counters drawn so far, from which [`Generator::from_state`]
-    /// makes a generator that continues from here.
+    /// The seed and the position in its sequence, from which [`Generator::from_state`] makes a generator that continues
+    /// from here.
     ///
     /// ```
     /// use cotangent::Generator;
@@ -157,7 +182,12 @@ fn first_seed() -> u64 {
 /// the generator given there.
 ///
 /// ```
-/// cotangent::manual_seed(42);
+/// use cotangent::{Tensor, manual_seed};
+/// manual_seed(42);
+/// let x = Tensor::randn([3])?;
+/// manual_seed(42);
+/// assert!(Tensor::randn([3])?.equal(&x)?);
+/// # Ok::<(), cotangent::Error>(())
 /// ```
 pub fn manual_seed(seed: u64) {
     with_current(|generator| *generator = Generator::seed(seed));

@@ -1,24 +1,43 @@
-//! Vectorisation of a function of one example over a batch.
+//! Vectorisation: a function of one example, applied to all examples of a batch.
 //!
-//! # How operations handle batches
-//! Inside the function a batched tensor has the shape and strides of one example; the size and stride of the batch are kept
-//! separately. An operation belongs to one of these kinds:
+//! [`vmap()`](crate::vmap()) calls the function once. Inside, every tensor has the shape of one example, and each operation
+//! computes all examples.
 //!
-//! - It only changes the layout, or consists of other operations: it needs no batching rule.
-//! - It calls formulas, reductions, scans, copies, joins, matrix products or the functions that indexing consists of
-//!   (`ops/index/gather.rs`): these put the examples into a first dimension.
-//! - It is a convolution, a pooling, an attention or a loss of classes: the examples become part of its batch dimension.
-//! - It is marked `batch`: all its tensors get the examples as a first dimension.
-//! - It reaches a kernel, which refuses batched tensors by [`ErrorKind::Batched`](crate::ErrorKind::Batched): it is called once
-//!   for each example, which is slow. [`VmapFallback`] can report or refuse this. The same holds for a backward rule that gets
-//!   a cotangent for each example of an operation on tensors that all examples share.
+//! ```
+//! use cotangent::{tensor, vmap};
+//! let (x, w) = (tensor!([[1.0, 2.0], [3.0, 4.0]])?, tensor!([10.0, 1.0])?);
+//! // `dot` takes vectors; here it gets the rows of `x`.
+//! assert_eq!(vmap(|x| x[0].dot(&w), &[&x])?.to_vec::<f32>()?, [12.0, 34.0]);
+//! # Ok::<(), cotangent::Error>(())
+//! ```
 //!
-//! So an operation without a rule is an error or a loop, and never gives a wrong value. A test compares each operation with a
-//! loop. Most of those that run as one have results whose shape depends on values.
+//! # Gradients of each example
+//! A derivative inside of the function is that of one example.
 //!
-//! The graph is recorded for single examples. A tensor that all examples share enters it through a node `spread`. While the
-//! function runs, the gradient of this node is one for each example; afterwards it is their sum. This is the only difference
-//! between a derivative inside of the function and one outside.
+//! ```
+//! use cotangent::{autograd::value_and_grad, tensor, vmap};
+//! let (x, y, w) = (tensor!([[1.0, 2.0], [3.0, 4.0]])?, tensor!([5.0, 6.0])?, tensor!([10.0, 1.0])?);
+//! let grads = vmap(
+//!     |example| {
+//!         let (x, y) = (&example[0], &example[1]);
+//!         let (_loss, mut grads) = value_and_grad(|w| w[0].dot(x)?.sub(y)?.square(), &[&w])?;
+//!         Ok(grads.swap_remove(0))
+//!     },
+//!     &[&x, &y],
+//! )?;
+//! // Two rows: the gradient of each example's loss with respect to `w`.
+//! assert_eq!(grads.to_vec::<f32>()?, [14.0, 28.0, 168.0, 224.0]);
+//! # Ok::<(), cotangent::Error>(())
+//! ```
+//!
+//! # Rules
+//! - The function gets the inputs in a slice. [`VmapOptions::in_dims`] says which dimension of each input has the examples, or
+//!   that all examples share it. Other tensors that the function uses are shared, too.
+//! - The function cannot read values of a batched tensor, as by [`item`](crate::Tensor::item), and cannot branch on them.
+//! - Random draws are errors unless [`VmapRandomness`] says whether examples share the numbers.
+//! - A few operations have no rule for batches and run once for each example, which is slow. [`VmapFallback`] can warn about or
+//!   refuse them.
+//! - [`vmap_all`] is for functions with several results. Calls can be nested.
 #![forbid(unsafe_code)]
 
 use crate::error::{bail, named};

@@ -20,7 +20,7 @@ pub fn markdown() -> String {
 fn name(op: &Op) -> String {
     let mut text = format!("[`{}`](crate::{})", op.name, op.path);
     if !op.aliases.is_empty() {
-        text += &format!(" ({})", op.aliases.join(", "));
+        text += &format!(" (`{}`)", op.aliases.join("`, `"));
     }
     text
 }

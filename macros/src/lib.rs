@@ -10,7 +10,8 @@ mod options;
 mod tensor;
 mod unit_tests;
 
-/// Implements `cotangent::nn::Module` for a struct or an enum; the trait's documentation says what the fields may be.
+// Documented where `cotangent::nn` re-exports it.
+#[allow(missing_docs)]
 #[proc_macro_derive(Module, attributes(module))]
 pub fn derive_module(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as syn::DeriveInput);
@@ -56,14 +57,16 @@ pub fn layer(_: TokenStream, block: TokenStream) -> TokenStream {
     ops::expand_layer(block).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// An index as between brackets in Python: `cotangent::s` documents it.
+// Documented where `cotangent` re-exports it: there, rustdoc appends what is written here.
+#[allow(missing_docs)]
 #[proc_macro]
 pub fn s(input: TokenStream) -> TokenStream {
     let items = parse_macro_input!(input as index::Items);
     index::expand(&items).into()
 }
 
-/// A tensor of literals: `cotangent::tensor` documents it.
+// Documented where `cotangent` re-exports it.
+#[allow(missing_docs)]
 #[proc_macro]
 pub fn tensor(input: TokenStream) -> TokenStream {
     let mut literal = parse_macro_input!(input as tensor::Literal);

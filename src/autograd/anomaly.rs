@@ -34,6 +34,7 @@ thread_local! {
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 #[doc(alias = "set_detect_anomaly")]
+#[doc(alias = "enable_anomaly")]
 pub fn detect_anomaly<R>(f: impl FnOnce() -> R) -> R {
     let _guard = AnomalyGuard::new();
     f()

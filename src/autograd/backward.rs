@@ -86,6 +86,48 @@ impl PassMode {
 
 /// # Gradients
 impl Tensor {
+    /// This tensor as a leaf that requires a gradient, or as a constant.
+    ///
+    /// ```
+    /// use cotangent::Tensor;
+    /// let w = Tensor::zeros([3])?.requires_grad_(true)?;
+    /// assert!(w.requires_grad() && w.is_leaf());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the tensor is not floating point or complex, or is the result of a recorded operation (detach it first).
+    #[track_caller]
+    pub fn requires_grad_(self, requires_grad: bool) -> Result<Tensor> {
+        named("requires_grad_", self.as_leaf_or_constant(requires_grad))
+    }
+
+    #[track_caller]
+    fn as_leaf_or_constant(self, requires_grad: bool) -> Result<Tensor> {
+        if let Some(name) = self.grad_fn() {
+            bail!(Graph, "requires_grad_", "the tensor must be a leaf, got the result of {name}: call detach() first");
+        }
+        match (requires_grad, self.requires_grad()) {
+            (true, true) => Ok(self),
+            (true, false) => self.into_leaf("requires_grad_", None),
+            (false, _) => Ok(self.with_node(None)),
+        }
+    }
+
+    /// Whether operations on this tensor are recorded for a backward pass.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let w = Tensor::zeros([3])?.requires_grad_(true)?;
+    /// assert!(w.requires_grad() && w.exp()?.requires_grad());
+    /// assert!(!w.detach().requires_grad());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    #[inline]
+    pub fn requires_grad(&self) -> bool {
+        self.grad_node().is_some()
+    }
+
     /// Adds the gradient of this scalar to [`grad`](Self::grad) of every leaf it depends on, and frees the graph.
     ///
     /// ```
@@ -236,6 +278,50 @@ impl Tensor {
         drop(old);
         Ok(())
     }
+
+    /// The same values outside the graph: no gradient flows through the result. The memory is shared.
+    /// [`no_grad`](crate::no_grad) runs a whole function without a graph.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let w = Tensor::ones([3])?.requires_grad_(true)?;
+    /// let values = w.exp()?.detach();
+    /// assert!(!values.requires_grad());
+    /// let y = w.mul(&w.detach())?;
+    /// y.sum(..)?.backward()?;
+    /// assert_eq!(w.grad().map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![1.0; 3]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    #[doc(alias = "stop_gradient")]
+    #[must_use]
+    pub fn detach(&self) -> Tensor {
+        self.without_node()
+    }
+
+    /// Whether this is not the result of a recorded operation.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let w = Tensor::zeros([3])?.requires_grad_(true)?;
+    /// assert!(w.is_leaf() && !w.exp()?.is_leaf());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub fn is_leaf(&self) -> bool {
+        self.node().is_none_or(|node| node.kind != NodeKind::Op)
+    }
+
+    /// The name of the recorded operation that made this tensor.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let w = Tensor::zeros([3])?.requires_grad_(true)?;
+    /// assert_eq!(w.exp()?.grad_fn(), Some("exp"));
+    /// assert_eq!(w.grad_fn(), None);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub fn grad_fn(&self) -> Option<&str> {
+        self.node().filter(|node| node.kind == NodeKind::Op).map(|node| &*node.name)
+    }
 }
 
 /// Accumulates gradients into their leaves: into all of them, or into none if memory runs out.
@@ -268,8 +354,10 @@ fn store(mut found: Vec<(NodeRef, Tensor)>) -> Result<()> {
     Ok(())
 }
 
-/// The gradients of a scalar with respect to `inputs`. No state is changed. The gradient is `None` for an input that the
-/// scalar does not depend on.
+/// The gradients of a scalar with respect to `inputs`. The gradient is `None` for an input that the scalar does not depend on.
+///
+/// Unlike [`Tensor::backward`], it stores no gradients in the tensors. It frees the graph between the scalar and the inputs, as
+/// `backward` does: [`grad_with`] can retain it. [`derivative`] is the form for one input, and retains the graph.
 ///
 /// ```
 /// use cotangent::{autograd::grad, tensor};

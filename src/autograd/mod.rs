@@ -1,9 +1,8 @@
 //! Reverse-mode automatic differentiation.
 //!
-//! Every operation on a tensor that requires a gradient records a node: its name, the source line that called it, edges to
-//! the inputs that need a gradient, and a closure from the cotangent of its result to those of its inputs.
-//! [`Tensor::backward`](crate::Tensor::backward), [`grad`] and [`Tape::backward`] share one engine, which runs the nodes from
-//! the youngest to the oldest. Derivatives are written with tensor operations, so `create_graph` gives higher derivatives.
+//! Operations on tensors that require a gradient are recorded in a graph. [`Tensor::backward`](crate::Tensor::backward) goes back
+//! through the graph and adds the gradients to the leaves, the tensors that were made by
+//! [`requires_grad_`](crate::Tensor::requires_grad_).
 //!
 //! ```
 //! use cotangent::{autograd, tensor};
@@ -13,6 +12,27 @@
 //! assert_eq!(x.grad().map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![2.0, 4.0, 6.0]));
 //! # Ok::<(), cotangent::Error>(())
 //! ```
+//! | to | see |
+//! | --- | --- |
+//! | add gradients to the leaves | [`Tensor::backward`](crate::Tensor::backward), [`Tensor::grad`](crate::Tensor::grad), [`Tensor::zero_grad`](crate::Tensor::zero_grad) |
+//! | get gradients as values | [`grad`], and [`derivative`] for one input |
+//! | differentiate a function | [`value_and_grad`], [`vjp`], [`jvp`], [`jacobian`], [`hessian`], [`hvp`] |
+//! | get gradients of each example | [`vmap()`](crate::vmap()) around one of these |
+//! | compute without a graph | [`no_grad`]; [`Tensor::detach`](crate::Tensor::detach) for one tensor |
+//! | define an operation with its own derivative | [`Function`] |
+//! | save memory | [`checkpoint()`] |
+//! | find a NaN, or test a derivative | [`detect_anomaly`], [`gradcheck()`] |
+//!
+//! # Cotangents
+//! The *cotangent* of a value is the gradient of the final scalar with respect to this value. It has the shape of the value.
+//! PyTorch calls it `gradient` or `grad_output`. A backward pass begins with the cotangent of the output, which is 1 for a
+//! scalar, and computes the cotangents of the inputs from it. The gradient of a leaf is its cotangent.
+//!
+//! # The graph
+//! Every recorded operation is a node: its name, the source line that called it, edges to the inputs that need a gradient, and
+//! a closure from the cotangent of its result to those of its inputs. [`Tensor::backward`](crate::Tensor::backward), [`grad`]
+//! and [`Tape::backward`] share one engine, which runs the nodes from the youngest to the oldest. Derivatives are written with
+//! tensor operations, so `create_graph` gives higher derivatives: see [`GradOptions`].
 #![forbid(unsafe_code)]
 
 mod anomaly;

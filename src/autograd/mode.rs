@@ -44,6 +44,7 @@ pub fn is_grad_enabled() -> bool {
 }
 
 /// Runs `f` without recording: its results require no gradient, and nothing is saved for a backward pass.
+/// [`Tensor::detach`](crate::Tensor::detach) takes a single tensor out of the graph.
 ///
 /// ```
 /// use cotangent::{Tensor, autograd::no_grad};

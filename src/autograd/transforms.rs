@@ -93,11 +93,15 @@ fn check_like(op: &'static str, what: &str, of: &str, like: &Tensor, given: &Ten
 
 /// The value of `f` and its gradients with respect to its inputs; zeros for inputs that it does not depend on.
 ///
+/// The inputs need no [`requires_grad_`](crate::Tensor::requires_grad_): `f` is called with new tensors that have their values.
+///
 /// ```
 /// use cotangent::{autograd::value_and_grad, tensor};
-/// let x = tensor!(3.0)?;
-/// let (value, grads) = value_and_grad(|x| x[0].pow(2.0), &[&x])?;
-/// assert_eq!((value.item::<f32>()?, grads[0].item::<f32>()?), (9.0, 6.0));
+/// let (w, b) = (tensor!([1.0, 2.0])?, tensor!(3.0)?);
+/// let (value, grads) = value_and_grad(|inputs| inputs[0].square()?.sum(..)?.mul(&inputs[1]), &[&w, &b])?;
+/// assert_eq!(value.item::<f32>()?, 15.0);
+/// assert_eq!(grads[0].to_vec::<f32>()?, [6.0, 12.0]);
+/// assert_eq!(grads[1].item::<f32>()?, 5.0);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///

@@ -16,7 +16,7 @@ mod view;
 
 pub(crate) use cpu::elementwise::copy::read as read_on_cpu;
 pub(crate) use cpu::index::Indices;
-pub(crate) use cpu::linalg::matmul::has_bf16;
+pub(crate) use cpu::linalg::matmul::{has_bf16, takes_half};
 pub(crate) use cpu::nn::optim as optim_on_cpu;
 pub(crate) use cpu::runtime::simd;
 pub use cpu::runtime::threads::{num_threads, set_num_threads, with_num_threads};

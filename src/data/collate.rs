@@ -265,7 +265,7 @@ tuples! {
 }
 
 /// A batch whose tensors a loader can move to a device: [`DataLoader::to_device`](super::DataLoader::to_device). All
-/// batches of the crate's own types implement it.
+/// batches of the crate's own types implement it. The size of a batch is another trait, [`train::Batch`](crate::train::Batch).
 ///
 /// ```
 /// use cotangent::{Result, Tensor, data::Batch};

@@ -26,9 +26,13 @@
 //! | `.npy` files | [`io::npy::load`](crate::io::npy::load): a tensor is a dataset |
 //! | IDX files, gzipped or not | [`idx`], [`Mnist`] |
 //! | text | [`Windows`] over [bytes](Windows::bytes), [characters](Vocabulary) or tokens |
-//! | JPEG and PNG files | `ImageFolder`, with the feature `image`, and [`transforms`] |
-//! | subword tokens | `Tokenizer`, with the feature `tokenizers` |
+//! | JPEG and PNG files | [`ImageFolder`], with the feature `image`, and [`transforms`] |
+//! | subword tokens | [`Tokenizer`], with the feature `tokenizers` |
 //! | built in | [`digits`] |
+//!
+// Links of builds without the features.
+#![cfg_attr(not(feature = "image"), doc = "[`ImageFolder`]: crate::data")]
+#![cfg_attr(not(feature = "tokenizers"), doc = "[`Tokenizer`]: crate::data")]
 #![forbid(unsafe_code)]
 
 mod collate;

@@ -7,7 +7,8 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// A tokenizer in the format of Hugging Face, a file `tokenizer.json`: BPE, WordPiece or Unigram.
+/// A tokenizer in the format of Hugging Face, a file `tokenizer.json`: BPE, WordPiece or Unigram. It needs the feature
+/// `tokenizers`. [`models`](mod@crate::models#text) shows how to continue a text with a model.
 ///
 /// ```no_run
 /// use cotangent::data::{DataLoader, Tokenizer, Windows};

@@ -102,6 +102,29 @@ pub use conv::{
     Conv1d, Conv2d, Conv3d, ConvLayerOptions, ConvPaddingMode, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d,
     ConvTransposeLayerOptions,
 };
+/// Implements the trait [`Module`](trait@Module) for a struct or an enum.
+///
+/// Fields may be parameters, buffers, modules, containers of these, and plain data. [The trait](trait@Module) has the rules and
+/// the attributes `#[module(skip)]` and `#[module(rename = "..")]`.
+///
+/// ```
+/// use cotangent::nn::{Linear, Module, Parameter};
+/// use cotangent::Tensor;
+///
+/// #[derive(Module)]
+/// struct Scaled {
+///     linear: Linear,
+///     scale: Parameter,
+///     #[module(skip)]
+///     mean: Tensor,
+/// }
+///
+/// let (scale, mean) = (Parameter::new(Tensor::ones([2])?)?, Tensor::zeros([3])?);
+/// let model = Scaled { linear: Linear::new(3, 2)?, scale, mean };
+/// let names: Vec<String> = model.named_parameters().into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["linear.weight", "linear.bias", "scale"]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 pub use cotangent_macros::Module;
 pub(crate) use cotangent_macros::layer;
 pub use layers::{Dropout, Embedding, LayerNorm, LayerNormLayerOptions, Linear, LinearOptions};

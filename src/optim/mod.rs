@@ -49,6 +49,29 @@
 //! A [`Scheduler`] sets the learning rates of an optimiser by a [`Schedule`]: [`StepLR`], [`CosineAnnealingLR`], [`OneCycleLR`] and
 //! others, in sequence or combined. [`ReduceLROnPlateau`] follows a metric.
 //!
+//! ```
+//! use cotangent::Tensor;
+//! use cotangent::nn::{Forward, Linear, Module};
+//! use cotangent::optim::{AdamW, CosineAnnealingLR, LinearLR, Optimizer, Schedule, Scheduler, clip_grad_norm};
+//!
+//! let (mut model, mut optimizer) = (Linear::new(3, 1)?, AdamW::new(1e-2));
+//! // A warm-up of 10 steps, then a cosine to 0.
+//! let schedule = LinearLR::warmup(10).then(10, CosineAnnealingLR::new(90));
+//! let mut scheduler = Scheduler::new(&mut optimizer, schedule)?;
+//! for _ in 0..100 {
+//!     let loss = model.forward(&Tensor::ones([8, 3])?)?.mse_loss(&Tensor::zeros([8, 1])?)?;
+//!     model.zero_grad();
+//!     loss.backward()?;
+//!     clip_grad_norm(&model, 1.0)?;
+//!     optimizer.step(&mut model)?;
+//!     scheduler.step(&mut optimizer)?;
+//! }
+//! assert!(optimizer.lr() < 1e-8);
+//! # Ok::<(), cotangent::Error>(())
+//! ```
+//!
+//! A step of the scheduler is a batch, as here, or an epoch: whatever the schedule counts.
+//!
 //! # Half precision
 //! `f32` parameters are trained in half precision by [`autocast`](crate::autocast()), in `f16` together with a [`GradScaler`].
 //! Half-precision parameters are updated in `f32`, so that small updates are not lost.

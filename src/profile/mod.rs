@@ -61,6 +61,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// The errors of `f`; also if a profile is already running.
+#[doc(alias = "profiler")]
 #[track_caller]
 pub fn profile<R>(f: impl FnOnce() -> Result<R>) -> Result<(R, Profile)> {
     /// Ends the session if `f` panics.

@@ -4,6 +4,23 @@
 //! inside of. So an operation that only changes the layout is right for all examples at once, and needs no batching rule.
 //! Kernels do not handle batches: [`Tensor::as_view`] refuses them. So an operation without a batching rule is an error, or
 //! runs once for each example, but never gives a wrong value.
+//!
+//! An operation belongs to one of these kinds:
+//!
+//! - It only changes the layout, or consists of other operations: it needs no batching rule.
+//! - It calls formulas, reductions, scans, copies, joins, matrix products or the functions that indexing consists of
+//!   (`ops/index/gather.rs`): these put the examples into a first dimension.
+//! - It is a convolution, a pooling, an attention or a loss of classes: the examples become part of its batch dimension.
+//! - It is marked `batch`: all its tensors get the examples as a first dimension.
+//! - It reaches a kernel, which refuses batched tensors by [`ErrorKind::Batched`](crate::ErrorKind::Batched): it is called once
+//!   for each example, which is slow. [`VmapFallback`] can report or refuse this. The same holds for a backward rule that gets
+//!   a cotangent for each example of an operation on tensors that all examples share.
+//!
+//! A test compares each operation with a loop. Most of those that run as one have results whose shape depends on values.
+//!
+//! The graph is recorded for single examples. A tensor that all examples share enters it through a node `spread`. While the
+//! function runs, the gradient of this node is one for each example; afterwards it is their sum. This is the only difference
+//! between a derivative inside of the function and one outside.
 
 use crate::error::bail;
 use crate::layout::check_shape;

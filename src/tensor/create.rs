@@ -142,12 +142,13 @@ impl Tensor {
         named("new", make())
     }
 
-    /// A tensor of the elements of a `Vec`, in row-major order, of exactly their type.
+    /// A tensor of the elements of a `Vec`, in row-major order, of exactly their type: Rust's `1.0` without a suffix is an `f64`.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// let x = Tensor::from_vec(vec![1.0, 2.0, 3.0, 4.0], [2, 2])?;
-    /// assert_eq!(x.to_vec::<f64>()?, [1.0, 2.0, 3.0, 4.0]);
+    /// # use cotangent::{DType, Tensor};
+    /// let x = Tensor::from_vec(vec![1.0_f32, 2.0, 3.0, 4.0], [2, 2])?;
+    /// assert_eq!((x.shape(), x.dtype()), (&[2, 2][..], DType::F32));
+    /// assert_eq!(Tensor::from_vec(vec![1.0, 2.0], [2])?.dtype(), DType::F64);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///

@@ -53,7 +53,9 @@ use crate::{DType, Device, Result};
 ///   [Poisson and binomial draws](#poisson-and-binomial-draws), [window functions](#window-functions).
 /// - **Reading and conversion**: [shape, dtype and device](#shape-dtype-and-device), [reading](#reading),
 ///   [dtypes, devices and copies](#dtypes-devices-and-copies), [pinned memory](#pinned-memory),
-///   [memory shared with other libraries](#memory-shared-with-other-libraries).
+///   [memory shared with other libraries](#memory-shared-with-other-libraries),
+///   [conversion to ndarray](#conversion-to-ndarray) with the feature `ndarray`,
+///   [deferred computation](#deferred-computation).
 /// - **In place**: [changing in place](#changing-in-place), [operations in place](#operations-in-place).
 /// - **Gradients**: [gradients](#gradients), [hooks](#hooks).
 /// - **Elementwise**: [arithmetic](#arithmetic),
@@ -77,8 +79,11 @@ use crate::{DType, Device, Result};
 ///   [top-k and order statistics](#top-k-and-order-statistics), [unique values and sets](#unique-values-and-sets).
 /// - **Linear algebra**: [matrix products](#matrix-products),
 ///   [dot and batched matrix products](#dot-and-batched-matrix-products),
-///   [einsum and tensor contractions](#einsum-and-tensor-contractions), [determinants](#determinants), [matrix functions](#matrix-functions),
-///   [vector products](#vector-products), [low-rank decompositions](#low-rank-decompositions).
+///   [einsum and tensor contractions](#einsum-and-tensor-contractions), [vector products](#vector-products),
+///   [determinants](#determinants), [linear equations](#linear-equations), [matrix functions](#matrix-functions),
+///   [eigenvalues and singular values](#eigenvalues-and-singular-values), [low-rank decompositions](#low-rank-decompositions),
+///   [Cholesky factorizations](#cholesky-factorizations), [LU factorizations](#lu-factorizations),
+///   [QR factorizations](#qr-factorizations).
 /// - **Neural networks**: [activations](#activations), [rectified activations](#rectified-activations),
 ///   [softmax](#softmax), [convolutions](#convolutions), [pooling](#pooling), [adaptive pooling](#adaptive-pooling),
 ///   [power-average, unpooling and fractional pooling](#power-average-unpooling-and-fractional-pooling),
@@ -93,8 +98,9 @@ use crate::{DType, Device, Result};
 ///   [sequence losses](#sequence-losses).
 /// - **Signals**: [short-time Fourier transforms](#short-time-fourier-transforms).
 ///
-/// Decompositions, Fourier transforms, special functions and windows are functions of modules, as in PyTorch: [`linalg`](crate::linalg),
-/// [`fft`](crate::fft), [`special`](crate::special) and [`signal`](crate::signal).
+/// Methods have the names of `torch.Tensor` and `torch`. Most decompositions, Fourier transforms, special functions and symmetric
+/// windows are functions of the modules [`linalg`](crate::linalg), [`fft`](crate::fft), [`special`](crate::special) and
+/// [`signal::windows`](crate::signal::windows).
 #[derive(Clone)]
 pub struct Tensor {
     // Behind a pointer so that handles are small: they are moved, saved and returned far more often than created.
@@ -254,109 +260,6 @@ impl Tensor {
         self.data.layout.is_contiguous()
     }
 
-    /// Whether operations on this tensor are recorded for a backward pass.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// let w = Tensor::zeros([3])?.requires_grad_(true)?;
-    /// assert!(w.requires_grad() && w.exp()?.requires_grad());
-    /// assert!(!w.detach().requires_grad());
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    #[inline]
-    pub fn requires_grad(&self) -> bool {
-        self.grad_node().is_some()
-    }
-
-    /// Whether this is not the result of a recorded operation.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// let w = Tensor::zeros([3])?.requires_grad_(true)?;
-    /// assert!(w.is_leaf() && !w.exp()?.is_leaf());
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    pub fn is_leaf(&self) -> bool {
-        self.node.as_ref().is_none_or(|node| node.kind != node::NodeKind::Op)
-    }
-
-    /// The name of the recorded operation that made this tensor.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// let w = Tensor::zeros([3])?.requires_grad_(true)?;
-    /// assert_eq!(w.exp()?.grad_fn(), Some("exp"));
-    /// assert_eq!(w.grad_fn(), None);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    pub fn grad_fn(&self) -> Option<&str> {
-        self.node.as_ref().filter(|node| node.kind == node::NodeKind::Op).map(|node| &*node.name)
-    }
-
-    /// This tensor as a leaf that requires a gradient, or as a constant.
-    ///
-    /// ```
-    /// use cotangent::Tensor;
-    /// let w = Tensor::zeros([3])?.requires_grad_(true)?;
-    /// assert!(w.requires_grad() && w.is_leaf());
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the tensor is not floating point or complex, or is the result of a recorded operation (detach it first).
-    #[track_caller]
-    pub fn requires_grad_(self, requires_grad: bool) -> Result<Tensor> {
-        named("requires_grad_", self.as_leaf_or_constant(requires_grad))
-    }
-
-    #[track_caller]
-    fn as_leaf_or_constant(self, requires_grad: bool) -> Result<Tensor> {
-        if let Some(name) = self.grad_fn() {
-            bail!(Graph, "requires_grad_", "the tensor must be a leaf, got the result of {name}: call detach() first");
-        }
-        match (requires_grad, self.requires_grad()) {
-            (true, true) => Ok(self),
-            (true, false) => self.into_leaf("requires_grad_", None),
-            (false, _) => Ok(self.with_node(None)),
-        }
-    }
-
-    /// The same values outside the graph. The memory is shared.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// let w = Tensor::ones([3])?.requires_grad_(true)?;
-    /// let values = w.exp()?.detach();
-    /// assert!(!values.requires_grad());
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    #[must_use]
-    pub fn detach(&self) -> Tensor {
-        Tensor { data: self.data.clone(), node: None }
-    }
-
-    /// Computes the values now. Elementwise operations on large tensors are deferred until the result is needed, so that a chain
-    /// of them goes through memory once. This only affects when they are computed. Call this to time an operation, or to prepare
-    /// tensors on one thread for another.
-    ///
-    /// ```
-    /// use cotangent::Tensor;
-    /// let x = Tensor::ones([1 << 20])?;
-    /// let start = std::time::Instant::now();
-    /// x.exp()?.mul(&x)?.compute()?;
-    /// println!("{:?}", start.elapsed());
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If memory runs out. The values can still be computed later.
-    #[doc(alias = "realize")]
-    #[inline]
-    #[track_caller]
-    pub fn compute(&self) -> Result<()> {
-        named("compute", self.data.storage.materialize())
-    }
-
     /// Whether two tensors share memory, as a view and its base do.
     ///
     /// ```
@@ -382,6 +285,31 @@ impl Tensor {
         self.data.storage.ptr_eq(&other.data.storage)
             && self.data.layout == other.data.layout
             && self.data.dtype == other.data.dtype
+    }
+}
+
+/// # Deferred computation
+impl Tensor {
+    /// Computes the values now. Elementwise operations on large tensors are deferred until the result is needed, so that a chain
+    /// of them goes through memory once. This only affects when they are computed. Call this to time an operation, or to prepare
+    /// tensors on one thread for another.
+    ///
+    /// ```
+    /// use cotangent::Tensor;
+    /// let x = Tensor::ones([1 << 20])?;
+    /// let start = std::time::Instant::now();
+    /// x.exp()?.mul(&x)?.compute()?;
+    /// println!("{:?}", start.elapsed());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out. The values can still be computed later.
+    #[doc(alias = "realize")]
+    #[inline]
+    #[track_caller]
+    pub fn compute(&self) -> Result<()> {
+        named("compute", self.data.storage.materialize())
     }
 }
 
@@ -413,6 +341,12 @@ impl Tensor {
     #[inline]
     pub(crate) fn grad_node(&self) -> Option<&NodeRef> {
         self.node.as_ref().filter(|node| node.kind != node::NodeKind::Barrier)
+    }
+
+    /// The same values without a node.
+    #[inline]
+    pub(crate) fn without_node(&self) -> Tensor {
+        Tensor { data: self.data.clone(), node: None }
     }
 
     #[inline]

@@ -5,7 +5,8 @@ use crate::autograd::no_grad;
 use crate::nn::{Module, Part, PartMut, Visitor};
 use crate::{Result, Tensor};
 
-/// A batch of a training step. Its number of examples weights the means over batches of different sizes.
+/// A batch of a training step. Its number of examples weights the means over batches of different sizes. The trait of batches
+/// that a loader can move to a device is another one, [`data::Batch`](crate::data::Batch).
 ///
 /// ```
 /// use cotangent::{Tensor, train::Batch};

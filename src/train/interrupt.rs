@@ -8,6 +8,8 @@ use std::sync::{Arc, LazyLock, OnceLock};
 /// While a value of this type lives, the first Ctrl-C (or SIGTERM, as schedulers send it) sets a flag, so that the program can
 /// end after its step. The second ends the program at once. On a platform without signals the flag is never set.
 ///
+/// It interrupts no operation: [`interrupt::Interrupt`](crate::interrupt::Interrupt) does, at the request of another thread.
+///
 /// ```
 /// use cotangent::train::Interrupt;
 /// let interrupt = Interrupt::new()?;

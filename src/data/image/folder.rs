@@ -45,7 +45,7 @@ fn decode(op: &'static str, bytes: &[u8]) -> Result<Image> {
 }
 
 /// A folder of images with one subfolder per class: torchvision's `ImageFolder`. An item is an image and its class index;
-/// classes are sorted by name.
+/// classes are sorted by name. It needs the feature `image`.
 ///
 /// ```no_run
 /// use cotangent::data::{DataLoader, DataLoaderOptions, ImageFolder, transforms::*};

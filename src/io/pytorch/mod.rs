@@ -3,6 +3,9 @@
 //! No code in the file is run. It may hold tensors, parameters, dictionaries, lists and plain values. Other names in its
 //! pickle, such as the class of a whole model, are an error with that name. Files of PyTorch before 1.6 are refused.
 //!
+//! [`Module::load_state_dict`](crate::nn::Module::load_state_dict) loads the dictionary into a model: see
+//! [the example](super#from-a-file-into-a-model). [`load_with`] can rename its tensors.
+//!
 //! ```
 //! use cotangent::{io::{StateDict, pytorch}, tensor};
 //! # let folder = std::env::temp_dir().join(format!("cotangent-doc-pt-{}", std::process::id()));

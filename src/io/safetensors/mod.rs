@@ -3,6 +3,10 @@
 //! The loading functions take a file, the index of a sharded model (Hugging Face's `model.safetensors.index.json`), or the
 //! folder of a model with `model.safetensors` or that index.
 //!
+//! They return a dictionary, which [`Module::load_state_dict`](crate::nn::Module::load_state_dict) loads into a model.
+//! [`nn::save`](crate::nn::save) and [`nn::load`](crate::nn::load) do both steps.
+//! [`models::load_weights`](crate::models::load_weights) loads published weights.
+//!
 //! ```
 //! use cotangent::io::{StateDict, safetensors};
 //! use cotangent::tensor;

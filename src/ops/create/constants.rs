@@ -288,8 +288,7 @@ impl Tensor {
         out.to_dtype(dtype)?.to_device(device)
     }
 
-    /// Uniform random numbers from [0, 1), `f32`, from the process-wide generator (see
-    /// [`manual_seed`](crate::manual_seed)).
+    /// Uniform random numbers from [0, 1), `f32`. [`manual_seed`](crate::manual_seed) seeds them.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor};
@@ -305,7 +304,7 @@ impl Tensor {
         random_tensor("rand", size, options, Distribution::Uniform, random::next_range)
     }
 
-    /// Random numbers from the standard normal distribution, `f32`.
+    /// Random numbers from the standard normal distribution, `f32`. [`manual_seed`](crate::manual_seed) seeds them.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor};
@@ -321,7 +320,7 @@ impl Tensor {
         random_tensor("randn", size, options, Distribution::Normal, random::next_range)
     }
 
-    /// Uniform random integers from `low` (included) to `high` (excluded), `i64`.
+    /// Uniform random integers from `low` (included) to `high` (excluded), `i64`. [`manual_seed`](crate::manual_seed) seeds them.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor};

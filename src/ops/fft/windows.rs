@@ -115,11 +115,13 @@ pub(in crate::ops) const BLACKMAN: [f64; 3] = [0.42, 0.5, 0.08];
 /// # Window functions
 #[ops]
 impl Tensor {
-    /// A Hann window: one period of a raised cosine.
+    /// A Hann window: one period of a raised cosine. It is periodic by default, as [`stft`](crate::Tensor::stft) needs it.
+    /// [`signal::windows::hann`](crate::signal::windows::hann) is symmetric by default.
     ///
     /// ```
     /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::hann_window(2)?.to_vec::<f32>()?, [0.0, 1.0]);
+    /// assert_eq!(Tensor::hann_window(4)?.to_vec::<f32>()?, [0.0, 0.5, 1.0, 0.5]);
+    /// assert_eq!(Tensor::hann_window_with(5, false)?.to_vec::<f32>()?, [0.0, 0.5, 1.0, 0.5, 0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
@@ -133,7 +135,8 @@ impl Tensor {
         })
     }
 
-    /// A Hamming window: a raised cosine that does not reach 0.
+    /// A Hamming window: a raised cosine that does not reach 0. It is periodic by default;
+    /// [`signal::windows::hamming`](crate::signal::windows::hamming) is symmetric.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -150,7 +153,8 @@ impl Tensor {
         window("hamming_window", window_length, kind, |i, last| cosines(&[alpha, beta], i, last))
     }
 
-    /// A Bartlett (triangular) window.
+    /// A Bartlett (triangular) window. It is periodic by default;
+    /// [`signal::windows::bartlett`](crate::signal::windows::bartlett) is symmetric.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -167,7 +171,8 @@ impl Tensor {
         window("bartlett_window", window_length, kind, |i, last| 1.0 - (2.0 * i / last - 1.0).abs())
     }
 
-    /// A Blackman window: a sum of three cosine terms.
+    /// A Blackman window: a sum of three cosine terms. It is periodic by default;
+    /// [`signal::windows::blackman`](crate::signal::windows::blackman) is symmetric.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -185,7 +190,7 @@ impl Tensor {
         })
     }
 
-    /// A Kaiser window.
+    /// A Kaiser window. It is periodic by default; [`signal::windows::kaiser`](crate::signal::windows::kaiser) is symmetric.
     ///
     /// ```
     /// # use cotangent::Tensor;

@@ -188,7 +188,8 @@ impl Tensor {
     }
 
     /// The inverse of a tensor as a linear map: its first `ind` dimensions and the others have the same number of
-    /// elements. `x.linalg_tensorinv(ind).tensordot(b, ind)` equals [`linalg::tensorsolve`](crate::linalg::tensorsolve).
+    /// elements. `linalg::tensorinv(&x, ind)?.tensordot(&b, ind)?` equals
+    /// [`linalg::tensorsolve`](crate::linalg::tensorsolve) of `x` and `b`.
     ///
     /// ```
     /// # use cotangent::{linalg, DType, Tensor};
@@ -213,7 +214,7 @@ impl Tensor {
         self.reshape([rows, columns])?.inverse()?.reshape(&sizes[..])
     }
 
-    /// Solves `A.tensordot(X, X.rank()) = B` for `X`, where this tensor is `A`. The given dimensions of `A` are moved
+    /// Solves `A.tensordot(X, X.rank()) = B` for `X`, where `input` is `A`. The given dimensions of `A` are moved
     /// to its end first. Its leading dimensions must have as many elements as `B`, and so must the others.
     ///
     /// ```

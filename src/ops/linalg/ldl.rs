@@ -169,7 +169,7 @@ impl Tensor {
         Ok((ld, pivots, info))
     }
 
-    /// Solves `A · X = B`, where this tensor and the pivots are the [`linalg::ldl_factor`](crate::linalg::ldl_factor) of
+    /// Solves `A · X = B`, where `input` and `pivots` are the [`linalg::ldl_factor`](crate::linalg::ldl_factor) of
     /// `A`. Batches broadcast.
     ///
     /// ```

@@ -359,7 +359,7 @@ impl Tensor {
         LU_data.linalg_lu_solve(LU_pivots, self)
     }
 
-    /// Solves `A · X = B`, where this tensor and the pivots are the [`linalg::lu_factor`](crate::linalg::lu_factor) of
+    /// Solves `A · X = B`, where `input` and `pivots` are the [`linalg::lu_factor`](crate::linalg::lu_factor) of
     /// `A`. Batches broadcast.
     ///
     /// ```

@@ -203,8 +203,12 @@ fn product(op: &'static str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> R
     // Half precision is computed in f32 and rounded once, at the end; small integers in i64.
     let (dtype, compute) = (a.dtype(), a.dtype().compute_dtype());
     let on_gpu = a.device() != Device::Cpu;
+    // A few rows of half precision are multiplied as they are, wherever the matrix is read in memory order.
+    let rows = a.numel() / a.shape().last().copied().unwrap_or(1).max(1);
+    let few_halves = !on_gpu && matches!(dtype, DType::F16 | DType::BF16) && backend::takes_half(rows, b.layout());
     // The precision of this product, if the device supports it.
     let precision = match (dtype, matmul_precision()) {
+        _ if few_halves => MatmulPrecision::Full,
         (DType::BF16, _) | (DType::F32, MatmulPrecision::Bf16) if on_gpu || backend::has_bf16() => {
             MatmulPrecision::Bf16
         }
@@ -215,6 +219,7 @@ fn product(op: &'static str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> R
     let (operand, compute) = match precision {
         MatmulPrecision::Bf16 if on_gpu => (DType::BF16, dtype),
         _ if on_gpu && dtype.is_float() => (dtype, dtype),
+        _ if few_halves => (dtype, compute),
         MatmulPrecision::Bf16 => (dtype, compute),
         _ => (compute, compute),
     };

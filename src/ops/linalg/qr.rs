@@ -235,8 +235,8 @@ impl Tensor {
         Ok((q, r))
     }
 
-    /// The first columns of a product of Householder reflections `1 - tau · v · vᴴ`. The vectors are the columns of
-    /// this tensor's matrices, with a 1 on the diagonal and zeros above it.
+    /// The first columns of a product of Householder reflections `1 - tau · v · vᴴ`. The vectors `v` are the columns of
+    /// the matrices in `input`, with a 1 on the diagonal and zeros above it.
     ///
     /// ```
     /// # use cotangent::{linalg, tensor};
@@ -338,7 +338,7 @@ impl Tensor {
         }
     }
 
-    /// The least-squares solution `X` of `min ‖A · X - B‖`, where this tensor is `A`; the one with minimal norm if
+    /// The least-squares solution `X` of `min ‖A · X - B‖`, where `input` is `A`; the one with minimal norm if
     /// there are several. Returns the solution, the sums of squared residuals (if there are more rows than columns and
     /// all ranks are full, not with the driver `gelsy`), the ranks (not with `gels`), and the singular values (with
     /// `gelsd` and `gelss`). Results that are not computed are empty.

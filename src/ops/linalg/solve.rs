@@ -71,7 +71,7 @@ options! {
 /// # Linear equations
 #[ops]
 impl Tensor {
-    /// Solves `A · X = B` for square matrices, where this tensor is `A`. Batches broadcast. `B` is a vector, or a batch
+    /// Solves `A · X = B` for square matrices, where `input` is `A`. Batches broadcast. `B` is a vector, or a batch
     /// of vectors if it has the shape of `A` without its last dimension, or matrices of columns.
     ///
     /// ```
@@ -112,7 +112,7 @@ impl Tensor {
         Ok((x, info))
     }
 
-    /// Solves `A · X = B` for triangular matrices, where this tensor is `A`. Only the given triangle is read. Batches
+    /// Solves `A · X = B` for triangular matrices, where `input` is `A`. Only the given triangle is read. Batches
     /// broadcast.
     ///
     /// ```

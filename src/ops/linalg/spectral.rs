@@ -376,11 +376,25 @@ impl Tensor {
     /// The singular value decomposition `A = U · diag(S) · Vᴴ`, with singular values in descending order. The largest
     /// element of each row of `Vᴴ` (of each column of `U` for matrices with fewer rows than columns) is positive.
     ///
+    /// By default `U` and `Vᴴ` are square. With [`full_matrices`](crate::options::SvdOptions::full_matrices) set to false, an
+    /// option of [`linalg::svd_with`](crate::linalg::svd_with), the decomposition is reduced: `U` has one column and `Vᴴ` one
+    /// row for each singular value. [`Tensor::svd`](crate::Tensor::svd) is reduced by default, and gives `V` instead of `Vᴴ`.
+    ///
     /// ```
-    /// # use cotangent::{linalg, options::SvdOptions, tensor};
+    /// # use cotangent::{linalg, tensor};
     /// let (u, s, vh) = linalg::svd(&tensor!([[0.0, 2.0], [1.0, 0.0]])?)?;
     /// assert_eq!(s.to_vec::<f32>()?, [2.0, 1.0]);
     /// assert_eq!((u.to_vec::<f32>()?, vh.to_vec::<f32>()?), (vec![1.0, 0.0, 0.0, 1.0], vec![0.0, 1.0, 1.0, 0.0]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, linalg, options::SvdOptions};
+    /// let x = Tensor::ones([4, 2])?;
+    /// let (u, s, vh) = linalg::svd(&x)?;
+    /// assert_eq!((u.shape(), s.shape(), vh.shape()), (&[4, 4][..], &[2][..], &[2, 2][..]));
+    /// let (u, s, vh) = linalg::svd_with(&x, SvdOptions::new().full_matrices(false))?;
+    /// assert_eq!((u.shape(), s.shape(), vh.shape()), (&[4, 2][..], &[2][..], &[2, 2][..]));
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///

@@ -79,6 +79,9 @@ fn greatest_integer(dtype: DType) -> u64 {
 }
 
 /// # Random numbers
+///
+/// [`manual_seed`](crate::manual_seed) seeds all random numbers: see [`random`](crate::random). [`rand`](Self::rand),
+/// [`randn`](Self::randn) and [`randint`](Self::randint) are with [creation](#creation).
 #[ops]
 impl Tensor {
     /// Random zeros and ones. Each element is the probability of a one; an option gives one probability for all.

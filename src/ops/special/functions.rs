@@ -182,7 +182,7 @@ impl Tensor {
         sum.add(p * (p - 1.0) * 0.25 * std::f64::consts::PI.ln())
     }
 
-    /// The Hurwitz zeta function, `Σ (other + k)^-self` over k ≥ 0. It is not differentiable in `self`.
+    /// The Hurwitz zeta function, `Σ (other + k)^-input` over k ≥ 0. It is not differentiable in `input`.
     ///
     /// ```
     /// # use cotangent::{special, tensor, Tensor};

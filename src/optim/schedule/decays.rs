@@ -314,7 +314,7 @@ impl Schedule for SwaLR {
 /// A factor for every step and group.
 type Factor = Arc<dyn Fn(u64, usize) -> f64 + Send + Sync>;
 
-/// Multiplies the rate by a function of the step.
+/// Multiplies the rate by a function of the step. A [`Scheduler`](crate::optim::Scheduler) applies it to an optimiser.
 ///
 /// ```
 /// use cotangent::optim::{LambdaLR, Schedule};
@@ -356,7 +356,8 @@ impl Schedule for LambdaLR {
     }
 }
 
-/// Multiplies the rate of the previous step by a function of the step, from step 1 on.
+/// Multiplies the rate of the previous step by a function of the step, from step 1 on. A [`Scheduler`](crate::optim::Scheduler)
+/// applies it to an optimiser.
 ///
 /// ```
 /// use cotangent::optim::{MultiplicativeLR, Schedule};

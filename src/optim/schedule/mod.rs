@@ -36,7 +36,7 @@ use crate::io::StateDict;
 use crate::{Error, Result};
 use std::fmt;
 
-/// A learning rate schedule: a pure function, which can be evaluated for any step.
+/// A learning rate schedule: a pure function, which can be evaluated for any step. A [`Scheduler`] applies it to an optimiser.
 ///
 /// ```
 /// use cotangent::Result;
@@ -151,7 +151,7 @@ macro_rules! schedule_behind {
 }
 schedule_behind!(Box<dyn Schedule>, std::sync::Arc<dyn Schedule>);
 
-/// Two schedules in sequence, made by [`Schedule::then`].
+/// Two schedules in sequence, made by [`Schedule::then`]. A [`Scheduler`] applies them to an optimiser.
 ///
 /// ```
 /// use cotangent::optim::{CosineAnnealingLR, LinearLR, Schedule};
@@ -193,6 +193,7 @@ impl Schedule for SequentialLR {
 }
 
 /// Two combined schedules, made by [`Schedule::chain`]. Schedules that multiply the rate by a factor multiply their factors.
+/// A [`Scheduler`] applies them to an optimiser.
 ///
 /// ```
 /// use cotangent::optim::{ExponentialLR, LinearLR, Schedule};
@@ -281,6 +282,7 @@ impl<const N: usize> From<[f64; N]> for PerGroup {
 /// assert_eq!(optimizer.lrs(), [0.025, 0.25]);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
+#[doc(alias = "lr_scheduler")]
 #[derive(Debug)]
 pub struct Scheduler {
     schedule: Box<dyn Schedule>,
@@ -422,6 +424,8 @@ macro_rules! schedule {
         $(with $own:ident: $own_ty:ty)?
     ) => {
         $(#[$doc])+
+        ///
+        /// A [`Scheduler`](crate::optim::Scheduler) applies it to an optimiser.
         #[derive(Clone, Debug)]
         #[must_use]
         pub struct $name {

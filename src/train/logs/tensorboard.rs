@@ -15,6 +15,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A run for TensorBoard: `tensorboard --logdir runs` shows each folder in `runs` as a run.
 ///
+/// It is a [`Log`]: [`Trainer::log(board)`](crate::train::Trainer::log) writes the loss, the learning rate and the results of the
+/// validation into it.
+///
 /// ```
 /// use cotangent::{Tensor, train::TensorBoard};
 /// # let folder = std::env::temp_dir().join(format!("cotangent-doc-tensorboard-{}", std::process::id()));

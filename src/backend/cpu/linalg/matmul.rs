@@ -1,6 +1,7 @@
 //! Batches of matrix products of strided operands. A transposed operand is never copied as a whole.
 
 use crate::backend::cpu::elementwise::copy::{copy, fill};
+use crate::backend::cpu::linalg::few_rows;
 use crate::backend::cpu::linalg::gemm::{GRAIN, Matrix, Number, Product, Start, gemm};
 use crate::backend::cpu::runtime::threads::{Ptr, num_threads, parallel, try_parallel};
 use crate::backend::{View, ViewMut};
@@ -15,7 +16,8 @@ const TINY: usize = 128;
 
 /// `out = a · b`, plus `row`, a contiguous vector, in every row. The shapes are `[batch.., m, k]` and `[batch.., k, n]` with
 /// the same batch dimensions, in which operands may repeat with stride 0. `out` is contiguous and has the elements of
-/// `[batch.., m, n]`, whatever its shape. All have one dtype, a compute dtype.
+/// `[batch.., m, n]`, whatever its shape. All have one dtype, a compute dtype; or `a` and `b` have half precision, the others f32,
+/// and [`takes_half`] is true.
 pub(crate) fn matmul(
     op: &'static str,
     a: View<'_>,
@@ -23,7 +25,33 @@ pub(crate) fn matmul(
     out: &mut ViewMut<'_>,
     row: Option<View<'_>>,
 ) -> Result<()> {
-    debug_assert!(out.layout.is_contiguous() && a.dtype == out.dtype && b.dtype == out.dtype);
+    debug_assert!(out.layout.is_contiguous() && a.dtype == b.dtype);
+    match (a.dtype, out.dtype) {
+        (DType::BF16, DType::F32) if takes_half(a.layout.shape()[a.layout.rank() - 2], b.layout) => {
+            batches::<half::bf16, f32>(op, &a, &b, out, row, few_rows::product)
+        }
+        (DType::F16, DType::F32) if takes_half(a.layout.shape()[a.layout.rank() - 2], b.layout) => {
+            batches::<half::f16, f32>(op, &a, &b, out, row, few_rows::product)
+        }
+        (a, out) if a != out => bail!(Backend, op, "there is no kernel for {a} with sums of {out}"),
+        _ => matmul_in_one_dtype(op, a, b, out, row),
+    }
+}
+
+/// Whether [`matmul`] takes operands of half precision: for a few rows in all, and matrices with contiguous rows or columns, such
+/// as a transposed weight.
+pub(crate) fn takes_half(rows: usize, b: &Layout) -> bool {
+    let at = b.rank().saturating_sub(2);
+    rows <= few_rows::MOST && b.rank() >= 2 && b.strides()[at..].contains(&1)
+}
+
+fn matmul_in_one_dtype(
+    op: &'static str,
+    a: View<'_>,
+    b: View<'_>,
+    out: &mut ViewMut<'_>,
+    row: Option<View<'_>>,
+) -> Result<()> {
     match out.dtype {
         DType::F32 => batches::<f32, f32>(op, &a, &b, out, row, floats),
         DType::F64 => batches::<f64, f64>(op, &a, &b, out, row, floats),

@@ -16,7 +16,7 @@ use crate::storage::Storage;
 use crate::zip::zip;
 use crate::{DType, Device, Result};
 
-/// Queries in a block: four of the widest vectors.
+/// The most queries in a block: four of the widest vectors.
 const QUERIES: usize = 64;
 
 /// Writes the result, `[batch.., T, E]`, and the LSE of the scores, `[batch.., T]`; both contiguous.
@@ -74,7 +74,7 @@ impl<C: Real> Head<C> {
         if self.causal { self.s.min(end) } else { self.s }
     }
 
-    /// `out (keys x QUERIES) = rows (keys x inner) · of (queries x inner)ᵀ`.
+    /// `out (keys x queries, rows of width) = rows (keys x inner) · of (queries x inner)ᵀ`.
     ///
     /// # Safety
     /// The matrices have these elements, `out` has room.
@@ -83,11 +83,11 @@ impl<C: Real> Head<C> {
         (keys, queries, inner): (usize, usize, usize),
         rows: Matrix<C>,
         of: Matrix<C>,
-        out: *mut C,
+        (out, width): (*mut C, usize),
     ) -> Result<()> {
         let (b, start) = (Matrix { ptr: of.ptr, row: of.col, col: of.row }, Start::Zero);
         // SAFETY: the caller's promise.
-        unsafe { gemm(op, &Product { m: keys, n: queries, k: inner, a: rows, b, out, width: QUERIES, start }) }
+        unsafe { gemm(op, &Product { m: keys, n: queries, k: inner, a: rows, b, out, width, start }) }
     }
 }
 
@@ -155,7 +155,9 @@ fn forward_as<C: Real>(
     let (sums, out) = (Ptr::new(sums.first().cast::<C>()), Ptr::new(out.first().cast::<C>()));
     heads::<C>(inputs, |head, at| {
         let Head { t, s, d, e, .. } = head;
-        let (_owner, scores) = room::<C>(op, s * QUERIES)?;
+        // With few queries there is no room for others: a single query has contiguous scores.
+        let width = QUERIES.min(t);
+        let (_owner, scores) = room::<C>(op, s * width)?;
         for from in (0..t).step_by(QUERIES) {
             let (count, keys) = (QUERIES.min(t - from), head.keys(t.min(from + QUERIES)));
             let mut factors = [<C as Float>::ZERO; QUERIES];
@@ -163,12 +165,12 @@ fn forward_as<C: Real>(
             // `t x e` elements for each head and the sums `t`, which no other thread writes; there are `s` rows of
             // scores, of which `keys` are used.
             unsafe {
-                Head::by_key(op, (keys, count, d), head.key, head.query.from(from, 0), scores)?;
-                let scores = std::slice::from_raw_parts_mut(scores, keys * QUERIES);
+                Head::by_key(op, (keys, count, d), head.key, head.query.from(from, 0), (scores, width))?;
+                let scores = std::slice::from_raw_parts_mut(scores, keys * width);
                 let sums = std::slice::from_raw_parts_mut(sums.get().add(at * t + from), count);
-                dispatch(Softmax { head: &head, from, scores, sums, factors: &mut factors });
+                dispatch(Softmax { head: &head, from, scores, width, sums, factors: &mut factors });
                 let out = out.get().add((at * t + from) * e);
-                let a = Matrix { ptr: scores.as_ptr(), row: 1, col: QUERIES as isize };
+                let a = Matrix { ptr: scores.as_ptr(), row: 1, col: width as isize };
                 let product = Product { m: count, n: e, k: keys, a, b: head.value, out, width: e, start: Start::Zero };
                 gemm(op, &product)?;
                 let rows = std::slice::from_raw_parts_mut(out, count * e).chunks_exact_mut(e.max(1));
@@ -208,8 +210,8 @@ fn backward_as<C: Real>(
                 let row = at * t + from;
                 let (query, g_rows) = (head.query.from(from, 0), g.get().add(row * e).cast_const());
                 let g = Matrix { ptr: g_rows, row: e as isize, col: 1 };
-                Head::by_key(op, (keys, count, d), head.key, query, scores)?;
-                Head::by_key(op, (keys, count, e), head.value, g, slopes)?;
+                Head::by_key(op, (keys, count, d), head.key, query, (scores, QUERIES))?;
+                Head::by_key(op, (keys, count, e), head.value, g, (slopes, QUERIES))?;
                 dispatch(Slopes {
                     head: &head,
                     from,
@@ -260,6 +262,7 @@ struct Softmax<'a, C> {
     head: &'a Head<C>,
     from: usize,
     scores: &'a mut [C],
+    width: usize,
     sums: &'a mut [C],
     factors: &'a mut [C; QUERIES],
 }
@@ -269,10 +272,10 @@ impl<C: Real> Job for Softmax<'_, C> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Softmax { head, from, scores, sums, factors } = self;
+        let Softmax { head, from, scores, width, sums, factors } = self;
         let count = sums.len();
         let (mut most, mut total) = ([C::LOWEST; QUERIES], [<C as Float>::ZERO; QUERIES]);
-        for (key, row) in scores.chunks_exact_mut(QUERIES).enumerate() {
+        for (key, row) in scores.chunks_exact_mut(width).enumerate() {
             finish_scores(head, from, key, &mut row[..count]);
             for (most, &x) in zip(&mut most[..count], &row[..count]) {
                 // Keeps NaN, which compares false.
@@ -281,10 +284,16 @@ impl<C: Real> Job for Softmax<'_, C> {
         }
         // A query without visible keys gets zeros: all its scores are minus infinity, and 0 is subtracted.
         let shift = most.map(|most| if most == C::LOWEST { <C as Float>::ZERO } else { most });
-        for row in scores.chunks_exact_mut(QUERIES) {
-            for ((x, &shift), total) in zip(zip(&mut row[..count], &shift[..count]), &mut total[..count]) {
-                *x = (*x - shift).exp_nonpositive::<FMA>();
-                *total = *total + *x;
+        if width == 1 {
+            // The scores of one query are contiguous: exponentials of several keys at a time.
+            scores.iter_mut().for_each(|x| *x = (*x - shift[0]).exp_nonpositive::<FMA>());
+            total[0] = crate::backend::cpu::nn::fused::sum_by([&*scores], |[x]| x);
+        } else {
+            for row in scores.chunks_exact_mut(width) {
+                for ((x, &shift), total) in zip(zip(&mut row[..count], &shift[..count]), &mut total[..count]) {
+                    *x = (*x - shift).exp_nonpositive::<FMA>();
+                    *total = *total + *x;
+                }
             }
         }
         for (i, sum) in sums.iter_mut().enumerate() {
