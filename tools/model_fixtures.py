@@ -14,6 +14,7 @@ import warnings
 from pathlib import Path
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 sys.dont_write_bytecode = True
 import reference_models
@@ -36,17 +37,19 @@ def draw_weights(model, draw, training):
 
 
 def short(tensor):
-    """As `encode`, with nine digits, for large models with a tolerance of 1e-7."""
+    """As `encode`, with nine digits, for models with a tolerance of at least 1e-7."""
     out = encode(tensor)
     return out | {"data": [float(f"{v:.9g}") for v in tensor.detach().reshape(-1).tolist()]}
 
 
-def record(name, config, model, inputs, results, tolerance=None, training=False, published=lambda name: name):
+def record(name, config, model, inputs, results, tolerance=None, training=False, published=lambda name: name, parts=None):
     """Writes a case. `results` returns the tensors to compare. For a model in training, its buffers are compared, too.
-    `published` maps names of the model in memory to names in files."""
+    `published` maps names of the model in memory to names in files. `parts` splits a gradient whose parameter our model has in
+    parts: it returns the names and gradients of those."""
     draw = Draw(f"models/{name}")
     draw_weights(model, draw, training)
-    write = short if tolerance == 1e-7 else encode
+    write = short if tolerance else encode
+    parts = parts or (lambda name, grad: {published(name): grad})
     # The published files of ResNets have no counts of batches.
     counted = not name.startswith("resnet")
     state = {published(k): encode_input(v) for k, v in model.state_dict().items() if counted or v.is_floating_point()}
@@ -54,7 +57,7 @@ def record(name, config, model, inputs, results, tolerance=None, training=False,
     weights = {k: draw.uniform(v.shape, decimals=2) for k, v in found.items()}
     sum((v * weights[k]).sum() for k, v in found.items()).backward()
     # Only one of two tied names has a gradient.
-    grads = {published(k): write(p.grad) for k, p in model.named_parameters() if p.grad is not None}
+    grads = {n: write(g) for k, p in model.named_parameters() if p.grad is not None for n, g in parts(k, p.grad).items()}
     case = {"config": config, "state": state, "inputs": {k: encode_input(v) for k, v in inputs.items()}}
     case["results"] = {k: encode(v) for k, v in found.items()}
     case["cotangents"] = {k: encode_input(v) for k, v in weights.items()}
@@ -86,6 +89,57 @@ def llama():
         model = LlamaForCausalLM(LlamaConfig(**config, bos_token_id=0, eos_token_id=0))
         # The reference rounds norms and positions to f32 for all dtypes.
         record(name, config, model, {"tokens": tokens}, lambda m, x: {"logits": m(x["tokens"]).logits}, tolerance=2e-6)
+
+
+class InF64(TorchFunctionMode):
+    """Computes in f64 what a reference computes in f32 for all dtypes: norms, positions and softmax."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        def wide(x):
+            return torch.float64 if x is torch.float32 else x
+
+        if function is torch.Tensor.float:
+            function = torch.Tensor.double
+        return function(*map(wide, args), **{k: wide(v) for k, v in (kwargs or {}).items()})
+
+
+def decoders():
+    """The families of decoders in the style of Llama."""
+    import transformers
+
+    base = {"vocab_size": 7, "hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": None}
+    # Of the three frequencies the first is kept, the second interpolated and the third divided.
+    rope = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+    new_rope = {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1000.0, **rope}}
+    old_rope = {"rope_theta": 500.0, "rope_scaling": {"type": "linear", "factor": 2.0}}
+
+    def phi3_parts(name, grad):
+        rows = {"qkv_proj": {"q_proj": 8, "k_proj": 4, "v_proj": 4}, "gate_up_proj": {"gate_proj": 6, "up_proj": 6}}
+        for joint, own in rows.items():
+            if joint in name:
+                return {name.replace(joint, part): g for part, g in zip(own, grad.split(list(own.values())))}
+        return {name: grad}
+
+    for name, kind, more in (
+        ("llama3", "Llama", new_rope | {"head_dim": 6, "attention_bias": True, "mlp_bias": True, "max_position_embeddings": 512}),
+        ("llama_linear", "Llama", old_rope),
+        ("qwen2", "Qwen2", {"num_attention_heads": 4, "num_key_value_heads": 2, "use_sliding_window": True, "sliding_window": 2, "max_window_layers": 1}),
+        ("qwen3", "Qwen3", {"head_dim": 6, "tie_word_embeddings": True, "sliding_window": 2}),
+        ("mistral", "Mistral", {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "sliding_window": 3}),
+        ("phi3", "Phi3", {"sliding_window": 3}),
+        ("gemma", "Gemma", {"hidden_act": "gelu", "head_dim": 6}),
+        ("gemma2", "Gemma2", {"sliding_window": 2, "head_dim": 6, "query_pre_attn_scalar": 3, "attn_logit_softcapping": 0.75, "final_logit_softcapping": 1.5}),
+    ):
+        config = {"model_type": kind.lower()} | base | more
+        # The reference changes the dictionaries that it is given.
+        given = json.loads(json.dumps(config))
+        del given["model_type"]
+        tokens = Draw(name).integers([2, 5], 0, 7)
+        torch.set_default_dtype(torch.float64)
+        with InF64():
+            model = getattr(transformers, f"{kind}ForCausalLM")(getattr(transformers, f"{kind}Config")(**given))
+            record(name, config, model, {"tokens": tokens}, lambda m, x: {"logits": m(x["tokens"]).logits}, tolerance=1e-7, parts=phi3_parts if kind == "Phi3" else None)
+        torch.set_default_dtype(torch.float32)
 
 
 def bert():
@@ -202,5 +256,5 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for make in (gpt2, llama, bert, resnet, vit, unet, ddpm, vae, lstm_lm):
+    for make in (gpt2, llama, decoders, bert, resnet, vit, unet, ddpm, vae, lstm_lm):
         make()

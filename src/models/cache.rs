@@ -1,8 +1,8 @@
 //! The keys and values that a model keeps between its calls.
 
-use crate::arguments::Ellipsis;
 use crate::error::bail;
 use crate::options::AttentionOptions;
+use crate::tensor::Ellipsis;
 use crate::{DType, Device, Result, Tensor, autograd, s};
 
 /// The least number of tokens that a cache has memory for.
@@ -194,10 +194,8 @@ impl KeyValueCache {
 
     /// Causal attention of block `at`: queries `[batch, .., steps, size]` attend to the cached keys and values and to their own.
     pub(super) fn attend(&mut self, at: usize, query: &Tensor, key: Tensor, value: Tensor) -> Result<Tensor> {
+        let (key, value, mask) = self.visible(at, query, key, value, None)?;
         let steps = query.shape()[query.rank() - 2];
-        let (key, value) = self.append(at, key, value)?;
-        let all = key.shape()[key.rank() - 2];
-        let mask = self.mask(query, steps, all)?;
         let mut options = AttentionOptions::new().is_causal(mask.is_none() && steps > 1);
         if let Some(mask) = &mask {
             options = options.attn_mask(mask);
@@ -205,18 +203,55 @@ impl KeyValueCache {
         query.scaled_dot_product_attention_with(&key, &value, options)
     }
 
-    /// The mask of `steps` queries over `all` keys, where the causal mask of a whole sequence is not enough.
-    fn mask(&self, query: &Tensor, steps: usize, all: usize) -> Result<Option<Tensor>> {
-        let device = query.device();
-        let causal = || Tensor::ones_with([steps, all], (DType::Bool, device))?.tril((all - steps) as isize);
+    /// Keeps the keys and values of block `at`, and returns those that any of the queries attends to: with a window, each attends
+    /// to its own token and the `window - 1` before it. Without a mask, attention is causal.
+    pub(super) fn visible(
+        &mut self,
+        at: usize,
+        query: &Tensor,
+        key: Tensor,
+        value: Tensor,
+        window: Option<usize>,
+    ) -> Result<(Tensor, Tensor, Option<Tensor>)> {
+        let steps = query.shape()[query.rank() - 2];
+        let (mut key, mut value) = self.append(at, key, value)?;
+        let all = key.shape()[key.rank() - 2];
+        let first = window.map_or(0, |window| all.saturating_sub(steps.saturating_add(window).saturating_sub(1)));
+        if first > 0 {
+            key = key.narrow(-2, first, all - first)?;
+            value = value.narrow(-2, first, all - first)?;
+        }
+        let mask = self.mask(query, steps, (first, all), window)?;
+        Ok((key, value, mask))
+    }
+
+    /// The mask of `steps` queries over the keys `first..all`, where the causal mask of a whole sequence is not enough.
+    fn mask(
+        &self,
+        query: &Tensor,
+        steps: usize,
+        (first, all): (usize, usize),
+        window: Option<usize>,
+    ) -> Result<Option<Tensor>> {
+        let (device, keys) = (query.device(), all - first);
+        // The first query's own key.
+        let own = keys as isize - steps as isize;
+        let window = window.filter(|&window| window < keys);
+        let causal = || {
+            let before = Tensor::ones_with([steps, keys], (DType::Bool, device))?.tril(own)?;
+            match window {
+                Some(window) => before.triu(own + 1 - window as isize),
+                None => Ok(before),
+            }
+        };
         if self.padding.is_empty() {
-            return (steps > 1 && all > steps).then(causal).transpose();
+            return (steps > 1 && (own > 0 || window.is_some())).then(causal).transpose();
         }
         let padding: Vec<i64> = self.padding.iter().map(|&count| count as i64).collect();
         let mut shape = vec![1; query.rank()];
         shape[0] = padding.len();
-        let first = Tensor::from_vec(padding, shape)?.to_device(device)?;
-        let known = Tensor::arange_with(0, all as i64, (DType::I64, device))?.ge(&first)?;
+        let start = Tensor::from_vec(padding, shape)?.to_device(device)?;
+        let known = Tensor::arange_with(first as i64, all as i64, (DType::I64, device))?.ge(&start)?;
         if steps == 1 { Ok(Some(known)) } else { known.logical_and(&causal()?).map(Some) }
     }
 

@@ -44,6 +44,30 @@ impl ConfigFile {
         }
     }
 
+    /// A size that may be missing, or null for none.
+    pub fn size_or_null(&self, name: &str, default: Option<usize>) -> Result<Option<usize>> {
+        if self.fields.get(name).is_some_and(Value::is_null) {
+            return Ok(None);
+        }
+        self.present(name).map_or(Ok(default), |_| self.size(name, 0).map(Some))
+    }
+
+    /// A number that may be missing, or null for none.
+    pub fn number_or_null(&self, name: &str, default: Option<f64>) -> Result<Option<f64>> {
+        if self.fields.get(name).is_some_and(Value::is_null) {
+            return Ok(None);
+        }
+        self.present(name).map_or(Ok(default), |_| self.number(name, 0.0).map(Some))
+    }
+
+    /// A number that must be there.
+    pub fn required_number(&self, name: &str) -> Result<f64> {
+        match self.present(name) {
+            None => bail!(Format, "from_file", "{name} must be a number, but is missing"),
+            Some(_) => self.number(name, 0.0),
+        }
+    }
+
     /// A number that may be missing.
     pub fn number(&self, name: &str, default: f64) -> Result<f64> {
         match self.present(name) {
@@ -85,6 +109,28 @@ impl ConfigFile {
             Some(Value::Object(values)) => values.is_empty(),
             Some(_) => false,
         }
+    }
+
+    /// Whether a field is present and not null.
+    pub fn has(&self, name: &str) -> bool {
+        self.present(name).is_some()
+    }
+
+    /// A text that may be missing.
+    pub fn text(&self, name: &str) -> Result<Option<&str>> {
+        match self.present(name) {
+            None => Ok(None),
+            Some(value) => match value.as_str() {
+                Some(text) => Ok(Some(text)),
+                None => bail!(Format, "from_file", "{name} must be a text, got {value}"),
+            },
+        }
+    }
+
+    /// The name of a field that is none of the known ones.
+    pub fn unknown(&self, known: &[&str]) -> Option<&str> {
+        let names = self.fields.as_object()?.iter().filter(|(_, value)| !value.is_null());
+        names.map(|(name, _)| name.as_str()).find(|name| !known.contains(name))
     }
 
     /// A list of texts.

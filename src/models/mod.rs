@@ -11,6 +11,33 @@
 //! assert_eq!(logits.shape(), [1, 3, 50]);
 //! # Ok::<(), cotangent::Error>(())
 //! ```
+//!
+//! # Text
+//! This continues a text with published weights. The folder has Hugging Face's files `config.json`, `model.safetensors` and
+//! `tokenizer.json`. The [`Tokenizer`] needs the feature `tokenizers`.
+//!
+#![cfg_attr(feature = "tokenizers", doc = "```no_run")]
+#![cfg_attr(not(feature = "tokenizers"), doc = "```ignore")]
+//! use cotangent::data::Tokenizer;
+//! use cotangent::models::{GenerateOptions, Gpt2, Gpt2Config, generate_with, load_weights};
+//! use cotangent::nn::Module;
+//!
+//! let mut model = Gpt2::new(&Gpt2Config::from_file("gpt2/config.json")?)?;
+//! load_weights(&mut model, "gpt2")?;
+//! model.eval(); // turns dropout off
+//! let tokenizer = Tokenizer::open("gpt2/tokenizer.json")?;
+//! let prompt = tokenizer.encode("The meaning of life is")?.unsqueeze(0)?;
+//! let options = GenerateOptions::new().temperature(0.8).top_k(40);
+//! let tokens = generate_with(&model, &prompt, 50, options)?;
+//! println!("{}", tokenizer.decode(&tokens)?);
+//! # Ok::<(), cotangent::Error>(())
+//! ```
+//!
+//! [`generate`] and [`generate_with`] keep the keys and values of earlier tokens in a [`KeyValueCache`], so that each step
+//! computes only the new token. For a loop of your own, pass a cache to [`CausalModel::forward_cached`].
+//!
+#![cfg_attr(feature = "tokenizers", doc = "[`Tokenizer`]: crate::data::Tokenizer")]
+#![cfg_attr(not(feature = "tokenizers"), doc = "[`Tokenizer`]: crate::data")]
 #![forbid(unsafe_code)]
 
 mod bert;
@@ -30,9 +57,12 @@ mod vit;
 pub use bert::{Bert, BertConfig, BertOutput};
 pub use cache::KeyValueCache;
 pub use ddpm::{Ddpm, DdpmConfig, NoiseSchedule};
-pub use generate::{CausalModel, GenerateOptions, generate, generate_with};
+pub use generate::{
+    CausalModel, EndTokens, GenerateOptions, Generated, Generation, GenerationStep, generate, generate_scored,
+    generate_with,
+};
 pub use gpt2::{Gpt2, Gpt2Config};
-pub use llama::{Llama, LlamaConfig};
+pub use llama::{LayerType, Llama, LlamaConfig, LlamaFamily, RopeScaling};
 pub use lora::{Adaptable, LoraConfig, add_lora, load_lora, merge_lora, save_lora};
 pub use lstm_lm::{LstmLm, LstmLmConfig};
 pub use resnet::{ResNet, ResNetBlock, ResNetConfig};
@@ -74,6 +104,7 @@ pub trait Published: Module {
 ///
 /// # Errors
 /// If the file cannot be read, or names or shapes do not fit: nothing is changed then.
+#[doc(alias = "from_pretrained")]
 #[track_caller]
 pub fn load_weights<M: Published>(model: &mut M, path: impl AsRef<Path>) -> Result<()> {
     let dict = model.own_names(&io::safetensors::load(path)?)?;

@@ -12,6 +12,7 @@ mod checks;
 #[allow(dead_code)]
 mod json;
 
+mod generate;
 mod gpt;
 mod layers;
 mod lora;

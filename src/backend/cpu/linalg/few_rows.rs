@@ -186,10 +186,10 @@ fn accumulate<const FMA: bool>(sums: &mut [f32; LANES], x: &[f32], y: &[f32]) {
     let mut lanes = *sums;
     let mut at = 0;
     while at + LANES <= x.len().min(y.len()) {
-        for i in 0..LANES {
+        for (i, lane) in lanes.iter_mut().enumerate() {
             // SAFETY: `at + i` is below the lengths of both.
             let (x, y) = unsafe { (*x.get_unchecked(at + i), *y.get_unchecked(at + i)) };
-            lanes[i] = mul_add::<FMA>(x, y, lanes[i]);
+            *lane = mul_add::<FMA>(x, y, *lane);
         }
         at += LANES;
     }
@@ -223,13 +223,13 @@ mod tests {
             {
                 let a = Generator::seed(1).randn_with([m, k], dtype)?;
                 let b = Generator::seed(2).randn_with([n, k], dtype)?;
+                let wide = |x: &Tensor| x.to_dtype(DType::F64);
                 let rows = b.t()?.contiguous()?;
                 assert!(
                     wide(&a.matmul(&rows)?)?
                         .allclose_with(&wide(&a)?.matmul(&wide(&rows)?)?, (1e-2, 1e-2 * (k as f64).sqrt()))?
                 );
                 let bias = Generator::seed(3).randn_with([n], dtype)?;
-                let wide = |x: &Tensor| x.to_dtype(DType::F64);
                 let want = wide(&a)?.matmul(&wide(&b)?.t()?)?;
                 for (got, want) in
                     [(a.matmul(&b.t()?)?, want.clone()), (a.linear(&b, Some(&bias))?, want.add(&wide(&bias)?)?)]

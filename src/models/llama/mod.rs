@@ -1,0 +1,418 @@
+//! Decoders in the style of Llama.
+
+mod config;
+mod rope;
+
+pub use config::{LayerType, LlamaConfig, LlamaFamily};
+pub use rope::RopeScaling;
+
+use super::cache::KeyValueCache;
+use super::generate::CausalModel;
+use super::{Adaptable, Published, check_tied, without_prefix};
+use crate::error::bail;
+use crate::io::StateDict;
+use crate::nn::{Embedding, Forward, Linear, LinearOptions, LoraLinear, Module, Parameter, init};
+use crate::options::{AttentionOptions, Gelu, RmsNormOptions};
+use crate::{DType, Result, Tensor};
+
+#[derive(Debug, Module)]
+struct Norm {
+    weight: Parameter,
+    eps: f64,
+    /// Whether the scale is one plus the weight.
+    is_offset: bool,
+}
+
+impl Norm {
+    fn new(size: usize, config: &LlamaConfig) -> Result<Norm> {
+        let is_offset = config.model_type.is_gemma();
+        let weight = Tensor::full([size], if is_offset { 0.0 } else { 1.0 })?;
+        Ok(Norm { weight: Parameter::new(weight)?, eps: config.rms_norm_eps, is_offset })
+    }
+}
+
+impl Forward for Norm {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let options = RmsNormOptions::new().eps(self.eps);
+        if !self.is_offset {
+            return x.rms_norm_with(self.weight.shape(), options.weight(&*self.weight));
+        }
+        // In half precision the sum would lose most of the weight's digits.
+        let wide = x.dtype().compute_dtype();
+        let scale = self.weight.to_dtype(wide)?.add(1.0)?;
+        x.to_dtype(wide)?.rms_norm_with(scale.shape(), options.weight(&scale))?.to_dtype(x.dtype())
+    }
+}
+
+#[derive(Debug, Module)]
+struct Attention {
+    q_proj: LoraLinear,
+    k_proj: LoraLinear,
+    v_proj: LoraLinear,
+    o_proj: LoraLinear,
+    /// The norms of each head's queries and keys in Qwen 3.
+    q_norm: Option<Norm>,
+    k_norm: Option<Norm>,
+    #[module(skip)]
+    window: Option<usize>,
+}
+
+#[derive(Debug, Module)]
+struct Mlp {
+    gate_proj: LoraLinear,
+    up_proj: LoraLinear,
+    down_proj: LoraLinear,
+}
+
+#[derive(Debug, Module)]
+struct Block {
+    self_attn: Attention,
+    mlp: Mlp,
+    input_layernorm: Norm,
+    /// Before the feed-forward network; in Gemma 2 after attention.
+    post_attention_layernorm: Norm,
+    /// Before and after the feed-forward network in Gemma 2.
+    pre_feedforward_layernorm: Option<Norm>,
+    post_feedforward_layernorm: Option<Norm>,
+}
+
+#[derive(Debug, Module)]
+struct Decoder {
+    embed_tokens: Embedding,
+    layers: Vec<Block>,
+    norm: Norm,
+}
+
+/// A decoder in the style of Llama: grouped-query attention, rotary positions, RMS norms, and gated feed-forward networks. It
+/// covers the families Llama 1 to 3.2, Qwen 2, 2.5 and 3, Mistral, Phi-3, and Gemma 1 and 2: see [`LlamaFamily`].
+///
+/// The names of the parameters are the published ones, except in Phi-3: the joint matrices of its files are split into `q_proj`,
+/// `k_proj` and `v_proj`, and into `gate_proj` and `up_proj`, when they are loaded.
+///
+/// ```
+/// use cotangent::models::{Llama, LlamaConfig, generate};
+/// use cotangent::tensor;
+/// let config = LlamaConfig {
+///     vocab_size: 50,
+///     hidden_size: 16,
+///     intermediate_size: 32,
+///     num_hidden_layers: 2,
+///     num_attention_heads: 4,
+///     num_key_value_heads: Some(2),
+///     ..LlamaConfig::default()
+/// };
+/// let model = Llama::new(&config)?;
+/// assert_eq!(model.forward(&tensor!([[3, 1]])?)?.shape(), [1, 2, 50]);
+/// assert_eq!(generate(&model, &tensor!([[3, 1]])?, 4)?.shape(), [1, 6]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Debug, Module)]
+pub struct Llama {
+    model: Decoder,
+    /// `None` if the head is tied to the token embedding.
+    lm_head: Option<Linear>,
+    heads: usize,
+    groups: usize,
+    /// The size of a head.
+    size: usize,
+    #[module(skip)]
+    config: LlamaConfig,
+}
+
+impl Llama {
+    /// A model with new weights, normal with standard deviation 0.02.
+    ///
+    /// ```
+    /// use cotangent::models::{Llama, LlamaConfig};
+    /// let config = LlamaConfig { num_attention_heads: 3, ..LlamaConfig::default() };
+    /// assert!(Llama::new(&config).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// If the sizes do not fit each other.
+    #[track_caller]
+    pub fn new(config: &LlamaConfig) -> Result<Llama> {
+        let LlamaConfig { model_type, vocab_size, hidden_size: size, intermediate_size, .. } = *config;
+        let heads = config.num_attention_heads;
+        let groups = config.num_key_value_heads.unwrap_or(heads);
+        if heads == 0 || groups == 0 || !heads.is_multiple_of(groups) {
+            bail!(
+                Value,
+                "Llama",
+                "num_attention_heads must be a multiple of num_key_value_heads, got {heads} and {groups}"
+            );
+        }
+        let head = match config.head_dim {
+            Some(head) => head,
+            None if size.is_multiple_of(heads) => size / heads,
+            None => {
+                bail!(Value, "Llama", "hidden_size must be a multiple of num_attention_heads, got {size} and {heads}")
+            }
+        };
+        if head == 0 || !head.is_multiple_of(2) {
+            bail!(Value, "Llama", "head_dim must be even and > 0 for rotary positions, got {head}");
+        }
+        if !(config.rope_theta.is_finite() && config.rope_theta > 0.0) {
+            bail!(Value, "Llama", "rope_theta must be finite and > 0, got {}", config.rope_theta);
+        }
+        config.rope_scaling.as_ref().map_or(Ok(()), RopeScaling::check)?;
+        for (name, value) in [
+            ("query_pre_attn_scalar", config.query_pre_attn_scalar),
+            ("attn_logit_softcapping", config.attn_logit_softcapping),
+            ("final_logit_softcapping", config.final_logit_softcapping),
+        ] {
+            if let Some(value) = value.filter(|value| !(value.is_finite() && *value > 0.0)) {
+                bail!(Value, "Llama", "{name} must be finite and > 0, got {value}");
+            }
+        }
+        let linear = |from: usize, to: usize, bias: bool| -> Result<Linear> {
+            let mut layer = Linear::new_with(from, to, LinearOptions::new().bias(bias))?;
+            layer.weight.set(&init::normal([to, from], 0.0, 0.02)?)?;
+            if let Some(bias) = &mut layer.bias {
+                bias.set(&Tensor::zeros([to])?)?;
+            }
+            Ok(layer)
+        };
+        let lora = |from, to, bias| linear(from, to, bias).map(LoraLinear::from_linear);
+        let out_bias = config.attention_bias;
+        let bias = out_bias || model_type == LlamaFamily::Qwen2;
+        let norm = || Norm::new(size, config);
+        let head_norm = || (model_type == LlamaFamily::Qwen3).then(|| Norm::new(head, config)).transpose();
+        let more_norm = || (model_type == LlamaFamily::Gemma2).then(norm).transpose();
+        let block = |window| {
+            Ok(Block {
+                self_attn: Attention {
+                    q_proj: lora(size, heads * head, bias)?,
+                    k_proj: lora(size, groups * head, bias)?,
+                    v_proj: lora(size, groups * head, bias)?,
+                    o_proj: lora(heads * head, size, out_bias)?,
+                    q_norm: head_norm()?,
+                    k_norm: head_norm()?,
+                    window,
+                },
+                mlp: Mlp {
+                    gate_proj: lora(size, intermediate_size, config.mlp_bias)?,
+                    up_proj: lora(size, intermediate_size, config.mlp_bias)?,
+                    down_proj: lora(intermediate_size, size, config.mlp_bias)?,
+                },
+                input_layernorm: norm()?,
+                post_attention_layernorm: norm()?,
+                pre_feedforward_layernorm: more_norm()?,
+                post_feedforward_layernorm: more_norm()?,
+            })
+        };
+        let table = Parameter::new(init::normal([vocab_size, size], 0.0, 0.02)?)?;
+        Ok(Llama {
+            model: Decoder {
+                embed_tokens: Embedding::from_weight(table),
+                layers: config.windows()?.into_iter().map(block).collect::<Result<_>>()?,
+                norm: norm()?,
+            },
+            lm_head: (!config.tie_word_embeddings).then(|| linear(size, vocab_size, false)).transpose()?,
+            heads,
+            groups,
+            size: head,
+            config: config.clone(),
+        })
+    }
+
+    /// Computes the logits `[batch, steps, vocab_size]` of tokens `[batch, steps]`.
+    ///
+    /// ```
+    /// use cotangent::models::{Llama, LlamaConfig};
+    /// use cotangent::tensor;
+    /// let config = LlamaConfig {
+    ///     vocab_size: 50, hidden_size: 16, intermediate_size: 32, num_hidden_layers: 1, num_attention_heads: 4,
+    ///     tie_word_embeddings: true, ..LlamaConfig::default()
+    /// };
+    /// assert_eq!(Llama::new(&config)?.forward(&tensor!([[3, 1]])?)?.shape(), [1, 2, 50]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a token is out of range.
+    #[track_caller]
+    pub fn forward(&self, tokens: &Tensor) -> Result<Tensor> {
+        self.forward_cached(tokens, &mut KeyValueCache::none())
+    }
+
+    fn attend(
+        &self,
+        at: usize,
+        block: &Attention,
+        x: &Tensor,
+        [cos, sin]: [&Tensor; 2],
+        cache: &mut KeyValueCache,
+    ) -> Result<Tensor> {
+        // Heads that share keys are adjacent: [batch, groups, heads of a group, steps, size].
+        let split = |x: Tensor, heads: usize, norm: &Option<Norm>| -> Result<Tensor> {
+            let mut x = x.unflatten(2, [self.groups, heads / self.groups, self.size])?;
+            if let Some(norm) = norm {
+                x = norm.forward(&x)?;
+            }
+            x.permute([0, 2, 3, 1, 4])
+        };
+        let q = split(block.q_proj.forward(x)?, self.heads, &block.q_norm)?.rope(cos, sin)?;
+        let k = split(block.k_proj.forward(x)?, self.groups, &block.k_norm)?.rope(cos, sin)?;
+        let v = split(block.v_proj.forward(x)?, self.groups, &None)?;
+        let (k, v, mask) = cache.visible(at, &q, k, v, block.window)?;
+        let scale = self.config.query_pre_attn_scalar.unwrap_or(self.size as f64).sqrt().recip();
+        let is_causal = mask.is_none() && x.shape()[1] > 1;
+        let out = match self.config.attn_logit_softcapping {
+            Some(cap) => soft_capped_attention([&q, &k, &v], mask, is_causal, scale, cap)?,
+            None => {
+                let mut options = AttentionOptions::new().is_causal(is_causal).scale(scale);
+                if let Some(mask) = &mask {
+                    options = options.attn_mask(mask);
+                }
+                q.scaled_dot_product_attention_with(&k, &v, options)?
+            }
+        };
+        block.o_proj.forward(&out.permute([0, 3, 1, 2, 4])?.flatten(2, 4)?)
+    }
+
+    fn feed_forward(&self, mlp: &Mlp, x: &Tensor) -> Result<Tensor> {
+        let gate = mlp.gate_proj.forward(x)?;
+        let gate = if self.config.model_type.is_gemma() { gate.gelu_with(Gelu::Tanh)? } else { gate.silu()? };
+        mlp.down_proj.forward(&gate.mul(&mlp.up_proj.forward(x)?)?)
+    }
+
+    /// Splits the joint matrices of Phi-3's files.
+    fn without_joint_matrices(&self, dict: &StateDict) -> Result<StateDict> {
+        let (queries, keys, hidden) = (self.heads * self.size, self.groups * self.size, self.config.intermediate_size);
+        let joint: [(&str, &[(&str, usize)]); 2] = [
+            ("qkv_proj.weight", &[("q_proj", queries), ("k_proj", keys), ("v_proj", keys)]),
+            ("gate_up_proj.weight", &[("gate_proj", hidden), ("up_proj", hidden)]),
+        ];
+        let mut own = StateDict::new();
+        for (name, value) in dict.iter() {
+            let found = joint.iter().find_map(|(end, parts)| Some((name.strip_suffix(end)?, *parts)));
+            let parts = match found {
+                None => vec![(name.to_string(), value.clone())],
+                Some((start, parts)) => {
+                    let rows: usize = parts.iter().map(|(_, rows)| rows).sum();
+                    if value.rank() != 2 || value.shape()[0] != rows {
+                        let shape = value.shape();
+                        bail!(Format, "load_weights", "{name} must have shape [{rows}, ..], got {shape:?}");
+                    }
+                    let mut first = 0;
+                    let mut part = |(part, rows): &(&str, usize)| -> Result<(String, Tensor)> {
+                        let values = value.narrow(0, first, *rows)?;
+                        first += rows;
+                        Ok((format!("{start}{part}.weight"), values))
+                    };
+                    parts.iter().map(&mut part).collect::<Result<_>>()?
+                }
+            };
+            for (part, value) in parts {
+                if own.insert(part.as_str(), value).is_some() {
+                    bail!(Format, "load_weights", "expected {part} either alone or as a part of {name}, got both");
+                }
+            }
+        }
+        Ok(own)
+    }
+}
+
+/// Attention whose scores are bounded, which the fused kernels do not compute.
+fn soft_capped_attention(
+    [query, key, value]: [&Tensor; 3],
+    mask: Option<Tensor>,
+    is_causal: bool,
+    scale: f64,
+    cap: f64,
+) -> Result<Tensor> {
+    let scores = query.matmul(&key.transpose(-2, -1)?)?;
+    let mut scores = scores.to_dtype(scores.dtype().compute_dtype())?.mul(scale / cap)?.tanh()?.mul(cap)?;
+    let mask = match mask {
+        None if is_causal => {
+            let steps = query.shape()[query.rank() - 2];
+            Some(Tensor::ones_with([steps, steps], (DType::Bool, query.device()))?.tril(0)?)
+        }
+        mask => mask,
+    };
+    if let Some(mask) = mask {
+        // Not infinity, so that padding, which sees no key, gives no NaN.
+        scores = scores.masked_fill(&mask.logical_not()?, -1e30)?;
+    }
+    scores.softmax(-1)?.to_dtype(value.dtype())?.matmul(value)
+}
+
+impl CausalModel for Llama {
+    #[track_caller]
+    fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
+        let &[batch, steps] = tokens.shape() else {
+            bail!(Shape, "Llama", "tokens must have shape [batch, steps], got {:?}", tokens.shape());
+        };
+        cache.check("Llama", batch, steps)?;
+        let mut x = self.model.embed_tokens.forward(tokens)?;
+        if self.config.model_type.is_gemma() {
+            // The reference rounds the factor to the dtype of the embeddings.
+            let scale = (self.config.hidden_size as f64).sqrt();
+            x = x.mul(&Tensor::full_with([1], scale, (x.dtype(), x.device()))?)?;
+        }
+        // Integer positions give f32, which is precise enough for half precision, too.
+        let dtype = if x.dtype() == DType::F64 { DType::F64 } else { DType::I64 };
+        let positions = cache.positions(steps, dtype, x.device())?;
+        let (mut cos, mut sin) =
+            rope::cos_sin(&positions, self.size, self.config.rope_theta, self.config.rope_scaling)?;
+        if positions.rank() == 2 {
+            // Groups, and the heads of a group.
+            (cos, sin) = (cos.unsqueeze(1)?.unsqueeze(1)?, sin.unsqueeze(1)?.unsqueeze(1)?);
+        }
+        for (at, block) in self.model.layers.iter().enumerate() {
+            let y = self.attend(at, &block.self_attn, &block.input_layernorm.forward(&x)?, [&cos, &sin], cache)?;
+            let (Some(before), Some(after)) = (&block.pre_feedforward_layernorm, &block.post_feedforward_layernorm)
+            else {
+                x = x.add(&y)?;
+                x = x.add(&self.feed_forward(&block.mlp, &block.post_attention_layernorm.forward(&x)?)?)?;
+                continue;
+            };
+            x = x.add(&block.post_attention_layernorm.forward(&y)?)?;
+            x = x.add(&after.forward(&self.feed_forward(&block.mlp, &before.forward(&x)?)?)?)?;
+        }
+        cache.advance(steps);
+        let x = self.model.norm.forward(&x)?;
+        let logits = match &self.lm_head {
+            Some(head) => head.forward(&x)?,
+            None => x.linear(&self.model.embed_tokens.weight, None)?,
+        };
+        match self.config.final_logit_softcapping {
+            Some(cap) => logits.div(cap)?.tanh()?.mul(cap),
+            None => Ok(logits),
+        }
+    }
+}
+
+impl Adaptable for Llama {
+    fn linear_layers(&mut self) -> Vec<(String, &mut LoraLinear)> {
+        let mut layers = Vec::new();
+        for (at, Block { self_attn, mlp, .. }) in self.model.layers.iter_mut().enumerate() {
+            let name = |layer: &str| format!("model.layers.{at}.{layer}");
+            layers.extend([
+                (name("self_attn.q_proj"), &mut self_attn.q_proj),
+                (name("self_attn.k_proj"), &mut self_attn.k_proj),
+                (name("self_attn.v_proj"), &mut self_attn.v_proj),
+                (name("self_attn.o_proj"), &mut self_attn.o_proj),
+                (name("mlp.gate_proj"), &mut mlp.gate_proj),
+                (name("mlp.up_proj"), &mut mlp.up_proj),
+                (name("mlp.down_proj"), &mut mlp.down_proj),
+            ]);
+        }
+        layers
+    }
+}
+
+impl Published for Llama {
+    fn own_names(&self, dict: &StateDict) -> Result<StateDict> {
+        // Some files repeat the tied head, and store the frequencies of the positions.
+        let tied = self.lm_head.is_none();
+        if tied {
+            check_tied(dict, "lm_head.weight", "model.embed_tokens.weight")?;
+        }
+        let dict = without_prefix(dict, "", |name| {
+            (tied && name == "lm_head.weight") || name.ends_with("rotary_emb.inv_freq")
+        })?;
+        if self.config.model_type == LlamaFamily::Phi3 { self.without_joint_matrices(&dict) } else { Ok(dict) }
+    }
+}
