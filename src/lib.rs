@@ -17,18 +17,22 @@
 //! | to | see |
 //! | --- | --- |
 //! | compute with tensors | the methods of [`Tensor`], [by subject](Tensor#methods-by-subject); the [table of all operations](ops) |
-//! | compute with matrices, spectra and windows | [`linalg`], [`fft`], [`special`], [`signal::windows`] |
+//! | compute with matrices, spectra, special functions and windows | [`linalg`], [`fft`], [`special`], [`signal::windows`] |
 //! | compute on a GPU | [`Device`], [`Tensor::to_device`], [`Module::to_device`](nn::Module::to_device); needs the feature `cuda` |
 //! | pass options | [`options`]; dimensions, sizes and indices are in [`arguments`] |
 //! | differentiate | [`autograd`], [`vmap()`], [`no_grad`], [mixed precision](mod@autocast) |
 //! | build a model | [`nn`]: layers, the trait [`nn::Module`], initialisers; [`models`]: known networks |
-//! | train it | [`optim`], [`data`], [`train`]: metrics, logs, reports, a trainer |
+//! | train it | [`optim`]: optimisers, clipping, schedules; [`data`]; [mixed precision](mod@autocast); [`train`]: metrics, logs, reports, a trainer |
 //! | save and load | [`io`]: safetensors, NumPy, PyTorch, GGUF, checkpoints |
 //! | see time and memory | [`mod@profile`], [`memory`] |
 //! | set threads, precision, seeds | [`settings`], [`manual_seed`], [`random`] |
 //! | end a long operation | [`interrupt`] |
 //!
 //! [`prelude`] has what most programs import.
+//!
+//! # Features
+//! `cuda` is for NVIDIA GPUs, `image` for image files as data, `tokenizers` for tokenizers in Hugging Face's format, `ndarray` for
+//! conversions from and to arrays of that crate: `cargo add cotangent --features cuda`.
 //!
 //! # The rules of the API
 //! Names are PyTorch's. These rules hold for all of them.

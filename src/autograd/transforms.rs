@@ -94,6 +94,8 @@ fn check_like(op: &'static str, what: &str, of: &str, like: &Tensor, given: &Ten
 /// The value of `f` and its gradients with respect to its inputs; zeros for inputs that it does not depend on.
 ///
 /// The inputs need no [`requires_grad_`](crate::Tensor::requires_grad_): `f` is called with new tensors that have their values.
+/// Other tensors that `f` uses are constants. So for the weight of a layer compute with the function's input, as in
+/// `x.linear(&inputs[0], None)`: `layer.forward(x)` uses the layer's own parameter.
 ///
 /// ```
 /// use cotangent::{autograd::value_and_grad, tensor};

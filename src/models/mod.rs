@@ -34,7 +34,9 @@
 //! ```
 //!
 //! [`generate`] and [`generate_with`] keep the keys and values of earlier tokens in a [`KeyValueCache`], so that each step
-//! computes only the new token. For a loop of your own, pass a cache to [`CausalModel::forward_cached`].
+//! computes only the new token. [`Generation`] is an iterator over the new tokens, to print a text while it is generated.
+//! [`GenerateOptions`] has `top_p`, penalties, beams and more. For a loop of your own, pass a cache to
+//! [`CausalModel::forward_cached`].
 //!
 #![cfg_attr(feature = "tokenizers", doc = "[`Tokenizer`]: crate::data::Tokenizer")]
 #![cfg_attr(not(feature = "tokenizers"), doc = "[`Tokenizer`]: crate::data")]

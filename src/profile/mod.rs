@@ -14,6 +14,9 @@
 //! # Ok::<(), cotangent::Error>(())
 //! ```
 //!
+//! The first step of a program compiles kernels and fills caches: profile a later one. [`Profile::save_trace`] writes the
+//! operations as a timeline, for Perfetto and `chrome://tracing`.
+//!
 //! Every row of the table is an operation, in the forward or the backward pass. *Self* excludes the operations that it calls,
 //! so that the self times add up.
 //!

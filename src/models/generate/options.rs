@@ -66,9 +66,9 @@ impl<const N: usize> From<[i64; N]> for EndTokens {
 options!(@struct [
     /// The options of [`generate_with`](crate::models::generate_with) and [`Generation`](crate::models::Generation).
     ///
-    /// With a temperature of 0, the default, each token is the most probable one. With a temperature above 0 it is drawn. The
-    /// logits then change in this order: penalties, `temperature`, `top_k`, `top_p`, `min_p`. With `beams` above 1 several
-    /// continuations are compared.
+    /// With a temperature of 0, the default, each token is the most probable one. With a temperature above 0 it is drawn;
+    /// `top_k`, `top_p`, `min_p` and `seed` are for that, and an error otherwise. The logits change in this order: penalties,
+    /// `temperature`, `top_k`, `top_p`, `min_p`. With `beams` above 1 several continuations are compared.
     ///
     /// ```
     /// use cotangent::models::GenerateOptions;
