@@ -31,6 +31,8 @@ pub struct KeyValueCache {
     /// The last state of a recurrent model, which has no blocks.
     state: Option<(Tensor, Tensor)>,
     len: usize,
+    /// The tokens of each call, `[batch, steps]`.
+    text: Vec<Tensor>,
     /// Whether keys and values are kept at all.
     keeps: bool,
     capacity: Option<usize>,
@@ -75,16 +77,21 @@ impl KeyValueCache {
     /// use cotangent::models::{CausalModel, Gpt2, Gpt2Config, KeyValueCache};
     /// use cotangent::tensor;
     /// let model = Gpt2::new(&Gpt2Config { vocab_size: 50, n_embd: 16, n_layer: 1, n_head: 2, dropout: 0.0, ..Gpt2Config::default() })?;
-    /// let mut cache = KeyValueCache::new().with_padding(&[0, 2]);
+    /// let mut cache = KeyValueCache::new().with_padding(&[0, 2])?;
     /// let both = model.forward_cached(&tensor!([[3, 1, 4], [0, 0, 4]])?, &mut cache)?;
     /// let alone = model.forward(&tensor!([[4]])?)?;
     /// assert!(both.narrow(0, 1, 1)?.narrow(1, 2, 1)?.allclose_with(&alone, (1e-4, 1e-5))?);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    #[must_use]
-    pub fn with_padding(mut self, padding: &[usize]) -> KeyValueCache {
+    ///
+    /// # Errors
+    /// If the cache has tokens: their positions would change.
+    pub fn with_padding(mut self, padding: &[usize]) -> Result<KeyValueCache> {
+        if !self.is_empty() {
+            bail!(Value, "with_padding", "the cache must be empty, got one with {} tokens", self.len);
+        }
         self.padding = if padding.iter().all(|&count| count == 0) { Vec::new() } else { padding.to_vec() };
-        self
+        Ok(self)
     }
 
     /// A cache that keeps nothing, for a sequence that is computed as a whole.
@@ -134,8 +141,9 @@ impl KeyValueCache {
                 self.len
             );
         }
+        let text = Tensor::cat(&self.text, 1)?.narrow(1, 0, len)?;
         self.blocks.iter_mut().for_each(|block| block.len = len);
-        self.len = len;
+        (self.len, self.text) = (len, vec![text]);
         Ok(())
     }
 
@@ -168,15 +176,27 @@ impl KeyValueCache {
         Tensor::from_vec(all, [self.padding.len(), steps])?.to_dtype(dtype)?.to_device(device)
     }
 
-    /// Whether sequences start with padding, which a recurrent model cannot skip.
-    pub(super) fn is_padded(&self) -> bool {
-        !self.padding.is_empty()
+    /// The number of padding tokens of each sequence, or an empty slice.
+    pub(super) fn padding(&self) -> &[usize] {
+        &self.padding
     }
 
-    pub(super) fn advance(&mut self, steps: usize) {
-        if self.keeps {
-            self.len += steps;
+    /// Whether a text, `[batch, steps]`, starts with the tokens so far.
+    pub(super) fn is_start_of(&self, text: &Tensor) -> Result<bool> {
+        if self.is_empty() {
+            return Ok(true);
         }
+        let (own, start) = (Tensor::cat(&self.text, 1)?, text.narrow(1, 0, self.len)?);
+        Ok(own.shape() == start.shape() && own.equal(&start.to_device(own.device())?)?)
+    }
+
+    /// Counts the tokens of a call, `[batch, steps]`.
+    pub(super) fn advance(&mut self, tokens: &Tensor) -> Result<()> {
+        if self.keeps {
+            self.text.push(tokens.to_dtype(DType::I64)?);
+            self.len += tokens.shape()[1];
+        }
+        Ok(())
     }
 
     /// The state of a recurrent model after the tokens so far.
@@ -184,12 +204,13 @@ impl KeyValueCache {
         self.state.as_ref().map(|(h, c)| (h, c))
     }
 
-    /// Keeps the state of a recurrent model after `steps` more tokens.
-    pub(super) fn keep_state(&mut self, state: (Tensor, Tensor), steps: usize) {
+    /// Keeps the state of a recurrent model after more tokens.
+    pub(super) fn keep_state(&mut self, state: (Tensor, Tensor), tokens: &Tensor) -> Result<()> {
+        self.advance(tokens)?;
         if self.keeps {
             self.state = Some(state);
         }
-        self.advance(steps);
+        Ok(())
     }
 
     /// Causal attention of block `at`: queries `[batch, .., steps, size]` attend to the cached keys and values and to their own.
@@ -342,7 +363,7 @@ mod tests {
         let mut cache = KeyValueCache::with_capacity(3);
         let append = |cache: &mut KeyValueCache, value: f64| -> Result<Vec<f32>> {
             let (keys, _) = cache.append(0, one(value)?, one(-value)?)?;
-            cache.advance(1);
+            cache.advance(&Tensor::zeros_with([1, 1], DType::I64)?)?;
             keys.select(-1, 0)?.to_vec()
         };
         append(&mut cache, 1.0)?;

@@ -219,7 +219,7 @@ impl CausalModel for Gpt2 {
             let hidden = block.mlp.c_fc.forward(&block.ln_2.forward(&x)?)?.gelu_with(Gelu::Tanh)?;
             x = x.add(&self.drop.forward(&block.mlp.c_proj.forward(&hidden)?)?)?;
         }
-        cache.advance(steps);
+        cache.advance(tokens)?;
         self.ln_f.forward(&x)?.linear(&self.wte.weight, None)
     }
 }

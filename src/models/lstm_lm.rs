@@ -156,12 +156,12 @@ impl LstmLm {
 impl CausalModel for LstmLm {
     #[track_caller]
     fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
-        if cache.is_padded() {
+        if !cache.padding().is_empty() {
             bail!(Value, "LstmLm", "the cache must have no padding: a recurrent model cannot skip tokens");
         }
         let (logits, state) = self.forward_state(tokens, cache.state())?;
         cache.check("LstmLm", tokens.shape()[0], tokens.shape()[1])?;
-        cache.keep_state(state, tokens.shape()[1]);
+        cache.keep_state(state, tokens)?;
         Ok(logits)
     }
 }

@@ -335,7 +335,7 @@ impl<L: WeightedLayer> SpectralNorm<L> {
         };
         let (u, v) = (vector(matrix.shape()[0])?, vector(matrix.shape()[1])?);
         let new = SpectralNorm { layer, u, v, training: Training::default(), n_power_iterations, eps, dim };
-        // As many as in PyTorch.
+        // PyTorch's number of iterations.
         new.iterate(&matrix, 15)?;
         Ok(new)
     }

@@ -142,7 +142,7 @@ fn places_of_true_elements() -> Result<()> {
             "elements of {share} of {n}"
         );
     }
-    // So many that their counts are summed in several rounds.
+    // The counts of 40 million elements are summed in several rounds.
     let n = 40_000_000;
     let all = Tensor::full_with([n], true, (DType::Bool, GPU))?.nonzero()?.reshape([n])?;
     assert!(all.equal(&Tensor::arange_with(0, n, (DType::I64, GPU))?)?, "all of {n}");

@@ -278,6 +278,10 @@ fn a_continued_cache_is_a_run_in_one_go() -> Outcome {
         let error =
             message(Generation::with_cache(model, cache.clone(), &text.narrow(1, 0, 5)?, GenerateOptions::new()));
         assert_eq!(error, "generate: tokens must have more steps than the cache, whose 5 they include, got 5");
+        // The second sequence is another one.
+        let others = text.add(&tensor!([[0], [1]])?)?;
+        let error = message(Generation::with_cache(model, cache.clone(), &others, GenerateOptions::new()));
+        assert_eq!(error, "generate: tokens must start with the 5 tokens in the cache, got others");
         let other = GenerateOptions::new().padding([0, 2]);
         let error = message(Generation::with_cache(model, cache, &text, other));
         let own = if padding.is_empty() { "which has none".to_owned() } else { format!("{padding:?}") };

@@ -12,6 +12,7 @@ mod checks;
 #[allow(dead_code)]
 mod json;
 
+mod decoders;
 mod generate;
 mod gpt;
 mod layers;

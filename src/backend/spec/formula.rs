@@ -22,7 +22,7 @@ pub(crate) enum Inst {
     /// A number that is the same for all elements, passed when the kernel runs.
     Param(usize),
     Const(f64),
-    /// A call on results of earlier steps, as many as the function takes.
+    /// A call on the results of earlier steps, one for each argument of the function.
     Call(&'static Function, [usize; 3]),
 }
 

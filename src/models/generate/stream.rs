@@ -107,7 +107,7 @@ impl<'a, M: CausalModel + ?Sized> Generation<'a, M> {
     /// ```
     ///
     /// # Errors
-    /// As there; also if the cache has as many tokens as the text, or other padding.
+    /// As there; also if the text does not start with the tokens in the cache, has no more, or has other padding.
     #[track_caller]
     pub fn with_cache(
         model: &'a M,
@@ -126,12 +126,15 @@ impl<'a, M: CausalModel + ?Sized> Generation<'a, M> {
             let len = cache.len();
             bail!(Value, OP, "tokens must have more steps than the cache, whose {len} they include, got {steps}");
         }
-        let (cache, padding) = padded(cache, &options.padding, steps)?;
+        let cache = padded(cache, &options.padding)?;
         autograd::no_grad(|| {
             let text = tokens.to_dtype(DType::I64)?;
+            if !cache.is_start_of(&text)? {
+                bail!(Value, OP, "tokens must start with the {} tokens in the cache, got others", cache.len());
+            }
             Ok(Generation {
                 model,
-                penalties: Penalties::new(&options, &text, &padding),
+                penalties: Penalties::new(&options, &text, cache.padding()),
                 sampler: Sampler::new(&options),
                 given: text.narrow(1, cache.len(), steps - cache.len())?,
                 text: vec![text],
@@ -279,21 +282,20 @@ pub(super) fn check_logits(log_probs: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// The cache with this padding, or the padding that it has for `steps` tokens.
+/// The cache with this padding, which must be its own if it has tokens.
 #[track_caller]
-fn padded(cache: KeyValueCache, padding: &[usize], steps: usize) -> Result<(KeyValueCache, Vec<usize>)> {
-    let is_given = padding.iter().any(|&count| count > 0);
-    if !cache.is_padded() {
-        if is_given && !cache.is_empty() {
-            bail!(Value, OP, "padding must be that of the cache, which has none, got {padding:?}");
-        }
-        return Ok((cache.with_padding(padding), if is_given { padding.to_vec() } else { Vec::new() }));
+fn padded(cache: KeyValueCache, padding: &[usize]) -> Result<KeyValueCache> {
+    if padding.is_empty() {
+        return Ok(cache);
     }
-    let rest = steps - cache.len();
-    let last = cache.positions(rest, DType::I64, Device::Cpu)?.select(1, -1)?.to_vec::<i64>()?;
-    let own: Vec<usize> = last.into_iter().map(|position| steps - 1 - position as usize).collect();
-    if !padding.is_empty() && own != padding {
-        bail!(Value, OP, "padding must be that of the cache, {own:?}, got {padding:?}");
+    let own = cache.padding();
+    let is_own = if own.is_empty() { padding.iter().all(|&count| count == 0) } else { own == padding };
+    if is_own {
+        return Ok(cache);
     }
-    Ok((cache, own))
+    if cache.is_empty() && own.is_empty() {
+        return cache.with_padding(padding);
+    }
+    let own = if own.is_empty() { "which has none".to_owned() } else { format!("{own:?}") };
+    bail!(Value, OP, "padding must be that of the cache, {own}, got {padding:?}")
 }

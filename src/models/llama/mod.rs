@@ -371,7 +371,7 @@ impl CausalModel for Llama {
             x = x.add(&block.post_attention_layernorm.forward(&y)?)?;
             x = x.add(&after.forward(&self.feed_forward(&block.mlp, &before.forward(&x)?)?)?)?;
         }
-        cache.advance(steps);
+        cache.advance(tokens)?;
         let x = self.model.norm.forward(&x)?;
         let logits = match &self.lm_head {
             Some(head) => head.forward(&x)?,

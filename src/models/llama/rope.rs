@@ -2,6 +2,7 @@
 
 use super::super::config::ConfigFile;
 use crate::error::bail;
+use crate::ops::nn::rope::rotary_rates;
 use crate::{DType, Result, Tensor};
 use std::f64::consts::TAU;
 
@@ -131,8 +132,7 @@ pub(super) fn cos_sin(
 ) -> Result<(Tensor, Tensor)> {
     let Some(scaling) = scaling else { return positions.rope_cos_sin_with(size, theta) };
     let dtype = if positions.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-    let numbers = Tensor::arange_with(0, size / 2, (DType::F64, positions.device()))?;
-    let rates = numbers.mul(-2.0 * theta.ln() / size as f64)?.exp()?;
+    let rates = rotary_rates(size, theta, positions.device())?;
     let rates = rates.mul(&scaling.factors(&rates)?)?;
     let angles = positions.to_dtype(DType::F64)?.unsqueeze(-1)?.mul(&rates)?;
     Ok((angles.cos()?.to_dtype(dtype)?, angles.sin()?.to_dtype(dtype)?))

@@ -205,7 +205,7 @@ fn product(op: &'static str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> R
     let on_gpu = a.device() != Device::Cpu;
     // A few rows of half precision are multiplied as they are, wherever the matrix is read in memory order.
     let rows = a.numel() / a.shape().last().copied().unwrap_or(1).max(1);
-    let few_halves = !on_gpu && matches!(dtype, DType::F16 | DType::BF16) && backend::takes_half(rows, b.layout());
+    let few_halves = !on_gpu && backend::takes_half(dtype, rows, b.layout());
     // The precision of this product, if the device supports it.
     let precision = match (dtype, matmul_precision()) {
         _ if few_halves => MatmulPrecision::Full,

@@ -5,7 +5,7 @@ use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::{DType, Result, Tensor};
+use crate::{DType, Device, Result, Tensor};
 
 options! {
     /// The options of [`Tensor::rope_with`]. A bool stands for `interleaved`.
@@ -138,13 +138,18 @@ impl Tensor {
             bail!(DType, OP, "not defined for {}", self.dtype());
         }
         let dtype = self.dtype().to_float();
-        let numbers = Tensor::arange_with(0, size / 2, (DType::F64, self.device()))?;
-        // The exponents are negative: exp of a product needs no power.
-        let rates = numbers.mul(-2.0 * base.ln() / size as f64)?.exp()?;
+        let rates = rotary_rates(size, base, self.device())?;
         let wide = if dtype == DType::F64 || !self.dtype().is_float() { DType::F64 } else { DType::F32 };
         let angles = self.to_dtype(wide)?.unsqueeze(-1)?.mul(&rates.to_dtype(wide)?)?;
         Ok((angles.cos()?.to_dtype(dtype)?, angles.sin()?.to_dtype(dtype)?))
     }
+}
+
+/// The angle of each pair per position, in f64: `base^(-2k / size)`.
+pub(crate) fn rotary_rates(size: usize, base: f64, device: Device) -> Result<Tensor> {
+    let numbers = Tensor::arange_with(0, size / 2, (DType::F64, device))?;
+    // The exponents are negative: exp of a product needs no power.
+    numbers.mul(-2.0 * base.ln() / size as f64)?.exp()
 }
 
 fn rope_samples() -> Result<Vec<Sample>> {

@@ -213,13 +213,15 @@ impl Metric for R2Score {
             bail!(Shape, OP, "targets must have shape [n, ..], got []")
         };
         let outputs: usize = target.shape()[1..].iter().product();
-        if outputs == 0 || (self.examples > 0 && outputs != self.outputs.len()) {
-            let before = self.outputs.len();
+        if outputs == 0 {
+            bail!(Shape, OP, "targets must have at least 1 value per example, got shape {:?}", target.shape());
+        }
+        if self.examples > 0 && outputs != self.outputs.len() {
+            let (before, shape) = (self.outputs.len(), target.shape());
             bail!(
                 Shape,
                 OP,
-                "targets must have at least 1 value per example, as many as before ({before}), got shape {:?}",
-                target.shape()
+                "targets must have {before} values per example, as in earlier batches, got shape {shape:?}"
             );
         }
         self.outputs.resize(outputs, Output::default());

@@ -5,13 +5,14 @@ use crate::backend::cpu::linalg::gemm::{GRAIN, Matrix, Product, Start};
 use crate::backend::cpu::runtime::convert::Loads;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each, mul_add};
 use crate::backend::cpu::runtime::threads::parallel;
+use crate::error::bail;
 use crate::memory::scratch;
 use crate::zip::zip;
 use crate::{DType, Element, Result};
 use half::{bf16, f16};
 use std::ops::Range;
 
-/// The most rows: with more, the conversions of a packed product are cheaper than reading each of them for every element.
+/// The most rows, for which there are sums.
 pub(crate) const MOST: usize = 16;
 /// Elements of a row of the matrix that are converted together. They stay in the L1 cache.
 const CHUNK: usize = 1024;
@@ -46,45 +47,57 @@ impl Half for f16 {
 }
 
 /// # Safety
-/// As [`gemm`](super::gemm::gemm); there are at most [`MOST`] rows, and the rows or the columns of the matrix are contiguous.
+/// As [`gemm`](super::gemm::gemm); the rows or the columns of the matrix are contiguous.
 pub(crate) unsafe fn product<H: Half>(op: &'static str, product: &Product<H, f32>) -> Result<()> {
     let Product { m, n, k, a, .. } = *product;
+    if m > MOST {
+        bail!(Backend, op, "products of half precision must have at most {MOST} rows, got {m}");
+    }
     // Rows of zeros up to a whole number of lanes, so that the sums have no remainder.
     let width = k.next_multiple_of(LANES);
     let mut vectors = scratch::with_room::<f32>(op, m.saturating_mul(width))?;
     vectors.resize(m * width, 0.0);
     for (i, vector) in vectors.chunks_exact_mut(width).enumerate() {
-        for (p, to) in vector.iter_mut().take(k).enumerate() {
-            let mut one = [0.0];
-            // SAFETY: the caller's promise.
-            unsafe { H::widen(a.at(i, p), &mut one) };
-            *to = one[0];
+        // SAFETY: the caller's promise: there are `m` rows of `k` elements.
+        unsafe {
+            if a.col == 1 {
+                H::widen(a.at(i, 0), &mut vector[..k]);
+                continue;
+            }
+            for p in 0..k {
+                H::widen(a.at(i, p), &mut vector[p..=p]);
+            }
         }
     }
     let all = k.saturating_mul(m).max(1);
+    let part = |range| Part { product, vectors: &vectors, width, range };
     if product.b.row == 1 {
-        parallel(n, (GRAIN / all).max(1), |range| dispatch(Rows { product, vectors: &vectors, width, range }));
+        parallel(n, (GRAIN / all).max(1), |range| dispatch(Rows(part(range))));
     } else {
-        let blocks = (GRAIN / (all * COLUMNS)).max(1);
-        parallel(n.div_ceil(COLUMNS), blocks, |range| dispatch(Columns { product, vectors: &vectors, width, range }));
+        let blocks = (GRAIN / all.saturating_mul(COLUMNS)).max(1);
+        parallel(n.div_ceil(COLUMNS), blocks, |range| dispatch(Columns(part(range))));
     }
     Ok(())
 }
 
-/// The products with some columns of the transposed matrix, `[n, k]`, each of which is contiguous.
-struct Rows<'a, H> {
+/// A part of a product: some columns of the result, or blocks of them.
+struct Part<'a, H> {
     product: &'a Product<H, f32>,
+    /// The rows in f32, `width` apart.
     vectors: &'a [f32],
     width: usize,
     range: Range<usize>,
 }
+
+/// A part where the columns of the matrix are contiguous.
+struct Rows<'a, H>(Part<'a, H>);
 
 impl<H: Half> Job for Rows<'_, H> {
     type Output = ();
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Rows { product, vectors, width, range } = self;
+        let Rows(Part { product, vectors, width, range }) = self;
         let &Product { m, k, b, out, start, width: out_width, .. } = product;
         let (mut row, mut sums) = ([0.0_f32; CHUNK], [[0.0_f32; LANES]; MOST]);
         for j in range {
@@ -107,20 +120,15 @@ impl<H: Half> Job for Rows<'_, H> {
     }
 }
 
-/// The products with some blocks of columns of the matrix, `[k, n]`, whose rows are contiguous.
-struct Columns<'a, H> {
-    product: &'a Product<H, f32>,
-    vectors: &'a [f32],
-    width: usize,
-    range: Range<usize>,
-}
+/// A part where the rows of the matrix are contiguous: blocks of [`COLUMNS`] columns.
+struct Columns<'a, H>(Part<'a, H>);
 
 impl<H: Half> Job for Columns<'_, H> {
     type Output = ();
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Columns { product, vectors, width, range } = self;
+        let Columns(Part { product, vectors, width, range }) = self;
         let &Product { m, n, k, b, out, start, width: out_width, .. } = product;
         let (mut rows, mut sums) = ([[0.0_f32; COLUMNS]; TOGETHER], [[0.0_f32; COLUMNS]; MOST]);
         for block in range {
@@ -239,6 +247,8 @@ mod tests {
                         "{m}x{n}x{k} of {dtype}"
                     );
                 }
+                let strided = a.t()?.contiguous()?.t()?;
+                assert!(strided.matmul(&b.t()?)?.equal(&a.matmul(&b.t()?)?)?, "strided {m}x{n}x{k} of {dtype}");
                 let one = with_num_threads(1, || a.matmul(&b.t()?))??;
                 for threads in [2, 5] {
                     assert!(with_num_threads(threads, || a.matmul(&b.t()?))??.equal(&one)?, "{m}x{n}x{k} of {dtype}");

@@ -253,7 +253,7 @@ pub(crate) fn qr(op: &'static str, a: &mut ViewMut<'_>, taus: &mut ViewMut<'_>) 
     })
 }
 
-/// The first columns of the orthogonal matrices of [`qr`], as many as `q` has.
+/// Writes the first columns of the orthogonal matrices of [`qr`] to `q`, which has the number of columns to write.
 pub(crate) fn qr_q(op: &'static str, a: View<'_>, taus: View<'_>, q: &mut ViewMut<'_>) -> Result<()> {
     let (count, columns, m) = sizes(op, q.layout.shape())?;
     let k = taus.layout.shape().last().copied().unwrap_or(0);
@@ -319,8 +319,8 @@ pub(crate) fn eig(
     })
 }
 
-/// Singular values of matrices with at least as many rows as columns, in descending order, to `values`, and the left vectors to
-/// `u`, as many as it has columns, and the right ones to `v`. The matrices are overwritten.
+/// Writes the singular values of matrices that have at least as many rows as columns, in descending order, to `values`; the
+/// first left vectors to the columns of `u`; and the right ones to `v`. The matrices are overwritten.
 pub(crate) fn svd(
     op: &'static str,
     a: &mut ViewMut<'_>,

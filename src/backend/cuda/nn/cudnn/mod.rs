@@ -147,7 +147,7 @@ impl Descriptor {
         Ok(self)
     }
 
-    /// Reads values of an attribute into `to`, as many as fit, and returns the number of its values.
+    /// Reads the first values of an attribute into `to`, and returns how many it has.
     fn get<T: Copy>(&self, name: c_int, kind: c_int, to: &mut [T]) -> Outcome<usize> {
         let mut count = 0_i64;
         let at = if to.is_empty() { std::ptr::null_mut() } else { to.as_mut_ptr().cast() };
