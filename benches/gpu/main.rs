@@ -7,6 +7,7 @@ mod breadth;
 mod gpt2;
 #[path = "../workloads/networks.rs"]
 mod networks;
+mod text;
 mod vision;
 
 use cotangent::autograd::no_grad;
@@ -32,6 +33,7 @@ const WORKLOADS: &[(&str, fn() -> Result<()>)] = &[
     ("layernorm", layer_norm),
     ("attention", attention),
     ("gpt2", gpt2::train),
+    ("llama", text::llama),
     ("resnet50", vision::resnet50),
     ("resnet18", vision::resnet18),
     ("lstm", vision::lstm),
@@ -65,6 +67,10 @@ fn main() -> ExitCode {
     // PyTorch allows TF32 in convolutions by default.
     let tf32 = |row| with_matmul_precision(MatmulPrecision::Tf32, || one_operation(row));
     networks::ROWS.iter().for_each(|row| run(row.name, &|| tf32(row)));
+    // Only on request: it prints tables.
+    if wanted.iter().any(|name| name == "llama_profile") {
+        run("llama_profile", &text::llama_profile);
+    }
     code
 }
 

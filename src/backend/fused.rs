@@ -4,7 +4,7 @@
 use super::cuda;
 #[cfg(not(feature = "cuda"))]
 use super::no_cuda;
-use super::spec::{AttentionInputs, Draw, MatmulPrecision, Targets};
+use super::spec::{AttentionInputs, CachedAttention, Draw, MatmulPrecision, Targets};
 use super::{View, ViewMut, common_device, cpu, dispatch, on_cpu};
 use crate::error::err;
 use crate::{DType, Device, Result, interrupt};
@@ -154,6 +154,81 @@ pub(crate) fn attention_backward(
     dispatch!(op, common_device(op, inputs.query.device(), others)?,
         cpu => cpu::nn::attention::backward(op, inputs, sums, out, g, grads),
         cuda(n) => cuda::nn::attention::backward(op, n, inputs, [sums, out, g], grads))
+}
+
+/// Whether a device has a kernel for [`CachedAttention`] of this dtype and these sizes.
+pub(crate) fn has_cached_attention(device: Device, dtype: DType, [size, value_size]: [usize; 2]) -> bool {
+    #[cfg(feature = "cuda")]
+    return device != Device::Cpu && cuda::nn::cached::fits(dtype, size, value_size);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (device, dtype, size, value_size);
+        false
+    }
+}
+
+/// Attention of a few queries over many keys, where [`has_cached_attention`] says so. The result is contiguous.
+pub(crate) fn cached_attention(op: &'static str, inputs: &CachedAttention<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+    dispatch!(op, common_device(op, out.device(), inputs.devices())?,
+        cpu => Err(err!(Backend, op, "there is no kernel for cached attention on the CPU")),
+        cuda(n) => cuda::nn::cached::attend(op, n, inputs, out))
+}
+
+/// Writes tokens `[batch, .., 1, size]` into contiguous caches `[batch, .., capacity, size]`, at positions of i64 on the device,
+/// one for all sequences or one for each.
+pub(crate) fn write_tokens(
+    op: &'static str,
+    caches: [&mut ViewMut<'_>; 2],
+    tokens: [View<'_>; 2],
+    positions: View<'_>,
+) -> Result<()> {
+    let others = [caches[0].device(), caches[1].device(), tokens[0].device(), tokens[1].device()];
+    dispatch!(op, common_device(op, positions.device(), others)?,
+        cpu => {
+            let _ = (caches, tokens);
+            Err(err!(Backend, op, "there is no kernel for positions on the device on the CPU"))
+        },
+        cuda(n) => cuda::nn::cached::write_tokens(op, n, caches, tokens, positions))
+}
+
+/// Whether a device has kernels for forward passes of which nothing is recorded: [`rms_norm`] and [`rope`].
+pub(crate) fn has_forward_kernels(device: Device, dtype: DType) -> bool {
+    cfg!(feature = "cuda") && device != Device::Cpu && dtype.is_float()
+}
+
+/// `x / sqrt(mean(x²) + eps) · weight` of rows `[R, D]`, where [`has_forward_kernels`] says so; the result is contiguous.
+pub(crate) fn rms_norm(
+    op: &'static str,
+    input: View<'_>,
+    weight: Option<View<'_>>,
+    eps: f64,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let others = weight.iter().map(|weight| weight.device()).chain([input.device()]);
+    dispatch!(op, common_device(op, out.device(), others)?,
+        cpu => {
+            let _ = eps;
+            Err(err!(Backend, op, "there is no kernel for forward passes alone on the CPU"))
+        },
+        cuda(n) => cuda::nn::forward::rms_norm(op, n, input, weight, eps, out))
+}
+
+/// Rotates the pairs of `first` and of the elements `half` after it, each `[.., pairs]`, by angles of that shape, where
+/// [`has_forward_kernels`] says so. The result is contiguous.
+pub(crate) fn rope(
+    op: &'static str,
+    first: View<'_>,
+    half: isize,
+    angles: [View<'_>; 2],
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let others = [first.device(), angles[0].device(), angles[1].device()];
+    dispatch!(op, common_device(op, out.device(), others)?,
+        cpu => {
+            let _ = half;
+            Err(err!(Backend, op, "there is no kernel for forward passes alone on the CPU"))
+        },
+        cuda(n) => cuda::nn::forward::rope(op, n, first, half, angles, out))
 }
 
 /// Fills contiguous elements with random numbers of a seed, from the counter `offset` on. On the CPU half precision is not

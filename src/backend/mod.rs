@@ -22,9 +22,9 @@ pub(crate) use cpu::runtime::simd;
 pub use cpu::runtime::threads::{num_threads, set_num_threads, with_num_threads};
 pub use devices::DeviceProperties;
 pub(crate) use fused::{
-    attention, attention_backward, attention_dtype, batch_norm_backward, batch_norm_stats, cross_entropy,
-    cross_entropy_backward, draw, group_norm, group_norm_backward, layer_norm, layer_norm_backward, layer_norm_pieces,
-    matmul,
+    attention, attention_backward, attention_dtype, batch_norm_backward, batch_norm_stats, cached_attention,
+    cross_entropy, cross_entropy_backward, draw, group_norm, group_norm_backward, has_cached_attention,
+    has_forward_kernels, layer_norm, layer_norm_backward, layer_norm_pieces, matmul, rms_norm, rope, write_tokens,
 };
 pub(crate) use spec::{Draw, Triangle};
 pub(crate) use view::{View, ViewMut};

@@ -1,6 +1,7 @@
 //! The keys and values that a model keeps between its calls.
 
 use crate::error::bail;
+use crate::ops::nn::cached::{VisibleKeys, cached_attention, write_tokens};
 use crate::options::AttentionOptions;
 use crate::tensor::Ellipsis;
 use crate::{DType, Device, Result, Tensor, autograd, s};
@@ -38,6 +39,30 @@ pub struct KeyValueCache {
     capacity: Option<usize>,
     /// The number of padding tokens at the start of each sequence.
     padding: Vec<usize>,
+    /// The position of the next token, while a step is recorded.
+    step: Option<Step>,
+}
+
+/// The position of a token as data on the device, so that a step which is recorded once can be replayed at any position.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    /// Of i64, `[1]`.
+    position: Tensor,
+    /// The position plus one.
+    len: Tensor,
+    /// The number of padding tokens of each sequence, of i64, `[batch]`.
+    padding: Option<Tensor>,
+}
+
+/// What one block of a model asks of attention to its cached keys.
+#[derive(Clone, Copy, Default)]
+pub(super) struct BlockAttention {
+    /// The number of tokens that a query attends to, its own included. By default all.
+    pub window: Option<usize>,
+    /// The factor of the scores. By default `1 / √size`.
+    pub scale: Option<f64>,
+    /// The bound of the scores.
+    pub cap: Option<f64>,
 }
 
 /// Keys and values `[.., capacity, size]` of one block, of which the first tokens are in use.
@@ -167,6 +192,12 @@ impl KeyValueCache {
 
     /// The positions of the next `steps` tokens: `[steps]`, or `[batch, steps]` with padding, whose own positions are 0.
     pub(super) fn positions(&self, steps: usize, dtype: DType, device: Device) -> Result<Tensor> {
+        if let Some(Step { position, padding, .. }) = &self.step {
+            return match padding {
+                None => position.to_dtype(dtype),
+                Some(padding) => position.sub(padding)?.clamp_min(0)?.unsqueeze(1)?.to_dtype(dtype),
+            };
+        }
         let (first, end) = (self.len as i64, (self.len + steps) as i64);
         if self.padding.is_empty() {
             return Tensor::arange_with(first, end, (dtype, device));
@@ -192,7 +223,8 @@ impl KeyValueCache {
 
     /// Counts the tokens of a call, `[batch, steps]`.
     pub(super) fn advance(&mut self, tokens: &Tensor) -> Result<()> {
-        if self.keeps {
+        // The caller of a recorded step counts its tokens: see `finish_step`.
+        if self.keeps && self.step.is_none() {
             self.text.push(tokens.to_dtype(DType::I64)?);
             self.len += tokens.shape()[1];
         }
@@ -215,6 +247,9 @@ impl KeyValueCache {
 
     /// Causal attention of block `at`: queries `[batch, .., steps, size]` attend to the cached keys and values and to their own.
     pub(super) fn attend(&mut self, at: usize, query: &Tensor, key: Tensor, value: Tensor) -> Result<Tensor> {
+        if let Some(out) = self.attend_step(at, query, &key, &value, BlockAttention::default())? {
+            return Ok(out);
+        }
         let (key, value, mask) = self.visible(at, query, key, value, None)?;
         let steps = query.shape()[query.rank() - 2];
         let mut options = AttentionOptions::new().is_causal(mask.is_none() && steps > 1);
@@ -222,6 +257,68 @@ impl KeyValueCache {
             options = options.attn_mask(mask);
         }
         query.scaled_dot_product_attention_with(&key, &value, options)
+    }
+
+    /// Attention of block `at` in a step that is recorded; `None` in others. Queries are `[batch, heads, 1, size]`, or
+    /// `[batch, groups, heads of a group, 1, size]` with keys `[batch, groups, 1, 1, size]`.
+    pub(super) fn attend_step(
+        &mut self,
+        at: usize,
+        query: &Tensor,
+        key: &Tensor,
+        value: &Tensor,
+        options: BlockAttention,
+    ) -> Result<Option<Tensor>> {
+        let Some(step) = &self.step else { return Ok(None) };
+        let Some(block) = self.blocks.get_mut(at) else {
+            bail!(Value, "KeyValueCache", "the cache must be that of this model, got one with {at} blocks");
+        };
+        write_tokens([&mut block.keys, &mut block.values], [key, value], &step.position)?;
+        let grouped = query.rank() == 5;
+        let heads = |x: &Tensor, dim| if grouped { x.squeeze(dim) } else { Ok(x.clone()) };
+        let visible = VisibleKeys { lengths: Some(&step.len), starts: step.padding.as_ref(), window: options.window };
+        let scale = options.scale.unwrap_or_else(|| (query.shape()[query.rank() - 1].max(1) as f64).sqrt().recip());
+        let (query, key, value) = (heads(query, 3)?, heads(&block.keys, 2)?, heads(&block.values, 2)?);
+        let out = cached_attention(&query, &key, &value, visible, scale, options.cap)?;
+        Ok(Some(if grouped { out.unsqueeze(3)? } else { out }))
+    }
+
+    /// Begins a step whose position is data on the device, of i64, `[1]`: what a model then does can be recorded and replayed.
+    #[cfg(feature = "cuda")]
+    pub(super) fn begin_step(&mut self, position: &Tensor, padding: Option<&Tensor>) -> Result<()> {
+        let (position, len) = (position.clone(), position.add(1)?);
+        self.step = Some(Step { position, len, padding: padding.cloned() });
+        Ok(())
+    }
+
+    /// Ends the recording of a step. The cache has the same number of tokens as before.
+    #[cfg(feature = "cuda")]
+    pub(super) fn end_step(&mut self) {
+        self.step = None;
+    }
+
+    /// Counts the token `[batch, 1]` of a step that was run or replayed.
+    #[cfg(feature = "cuda")]
+    pub(super) fn finish_step(&mut self, token: &Tensor) -> Result<()> {
+        self.advance(token)?;
+        self.blocks.iter_mut().for_each(|block| block.len = self.len);
+        Ok(())
+    }
+
+    /// Allocates memory for `tokens` tokens, if there is less, or doubles it.
+    #[cfg(feature = "cuda")]
+    pub(super) fn reserve(&mut self, tokens: usize) -> Result<()> {
+        for block in &mut self.blocks {
+            grow(&mut block.keys, self.len, tokens)?;
+            grow(&mut block.values, self.len, tokens)?;
+        }
+        Ok(())
+    }
+
+    /// The number of tokens that fit into the memory; 0 for the state of a recurrent model.
+    #[cfg(feature = "cuda")]
+    pub(super) fn room(&self) -> usize {
+        self.blocks.iter().map(|block| block.keys.shape()[block.keys.rank() - 2]).min().unwrap_or(0)
     }
 
     /// Keeps the keys and values of block `at`, and returns those that any of the queries attends to: with a window, each attends
@@ -338,10 +435,16 @@ fn with_room(x: &Tensor, room: usize) -> Result<Tensor> {
 fn write(kept: &mut Tensor, len: usize, new: &Tensor) -> Result<()> {
     let tokens = kept.rank() - 2;
     let all = len + new.shape()[tokens];
-    if all > kept.shape()[tokens] {
+    grow(kept, len, all)?;
+    kept.set(s![Ellipsis, len..all, ..], new)
+}
+
+/// Doubles the memory where there is too little for `all` tokens, of which the first `len` are kept.
+fn grow(kept: &mut Tensor, len: usize, all: usize) -> Result<()> {
+    if all > kept.shape()[kept.rank() - 2] {
         *kept = with_room(&kept.narrow(-2, 0, len)?.detach(), all.next_power_of_two().max(LEAST))?;
     }
-    kept.set(s![Ellipsis, len..all, ..], new)
+    Ok(())
 }
 
 #[cotangent_macros::unit_tests]

@@ -201,9 +201,10 @@ impl Gpt2 {
     }
 }
 
-impl CausalModel for Gpt2 {
+impl Gpt2 {
+    /// The last hidden states, `[batch, steps, n_embd]`.
     #[track_caller]
-    fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
+    fn hidden(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
         let &[batch, steps] = tokens.shape() else {
             bail!(Shape, "Gpt2", "tokens must have shape [batch, steps], got {:?}", tokens.shape());
         };
@@ -220,7 +221,30 @@ impl CausalModel for Gpt2 {
             x = x.add(&self.drop.forward(&block.mlp.c_proj.forward(&hidden)?)?)?;
         }
         cache.advance(tokens)?;
-        self.ln_f.forward(&x)?.linear(&self.wte.weight, None)
+        Ok(x)
+    }
+
+    /// The logits of hidden states.
+    #[track_caller]
+    fn logits(&self, x: &Tensor) -> Result<Tensor> {
+        self.ln_f.forward(x)?.linear(&self.wte.weight, None)
+    }
+}
+
+impl CausalModel for Gpt2 {
+    #[track_caller]
+    fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
+        self.logits(&self.hidden(tokens, cache)?)
+    }
+
+    #[track_caller]
+    fn next_logits(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
+        self.logits(&self.hidden(tokens, cache)?.narrow(1, -1, 1)?)?.squeeze(1)
+    }
+
+    fn recordable_steps(&self) -> Option<usize> {
+        // Dropout draws random numbers, which cannot be recorded.
+        (!self.is_training()).then(|| self.wpe.weight.shape()[0])
     }
 }
 

@@ -13,6 +13,7 @@ mod loader;
 mod networks;
 mod order;
 mod streams;
+mod text;
 mod trainer;
 mod training;
 

@@ -1,8 +1,8 @@
 //! Every kernel is compiled, for an older and a newer GPU, wherever the compiler is; no GPU is needed for that.
 
 use super::elementwise::random;
-use super::linalg::{decompose, matmul};
-use super::nn::{attention, channels, conv, lstm, optim, pool, rows};
+use super::linalg::{decompose, few_rows, matmul};
+use super::nn::{attention, cached, channels, conv, forward, lstm, optim, pool, rows};
 use super::{index, reduce};
 use crate::backend::cuda::elementwise::source::{Array, Compute, Input, Line, Program, opening};
 use crate::backend::cuda::runtime::call::KernelSource;
@@ -76,6 +76,9 @@ fn every_written_kernel_compiles() -> Result<()> {
         index::sources(),
         random::sources(),
         matmul::sources(),
+        few_rows::sources(),
+        cached::sources(),
+        forward::sources(),
         decompose::sources(),
     ]
     .into_iter()

@@ -48,6 +48,31 @@ pub(crate) struct AttentionInputs<'a> {
     pub scale: f64,
 }
 
+/// `query` is `[batch, heads, queries, D]`; `key` and `value` are `[batch, heads, keys, D]`. All queries of a head attend to the same
+/// keys.
+#[derive(Clone, Copy)]
+pub(crate) struct CachedAttention<'a> {
+    pub query: View<'a>,
+    pub key: View<'a>,
+    pub value: View<'a>,
+    /// The number of keys: of i64, one for all sequences or one for each. By default all keys.
+    pub lengths: Option<View<'a>>,
+    /// The first key of each sequence, of i64. By default 0.
+    pub starts: Option<View<'a>>,
+    /// If not 0, only this many keys before the end are seen.
+    pub window: usize,
+    pub scale: f64,
+    /// The bound `c` of scores, which become `c · tanh(score / c)`.
+    pub cap: Option<f64>,
+}
+
+impl CachedAttention<'_> {
+    pub fn devices(&self) -> impl Iterator<Item = Device> {
+        let others = [self.lengths, self.starts].into_iter().flatten().map(|view| view.device());
+        [self.query.device(), self.key.device(), self.value.device()].into_iter().chain(others)
+    }
+}
+
 impl AttentionInputs<'_> {
     pub fn devices(&self) -> impl Iterator<Item = Device> {
         let mask = self.mask.as_ref().map(View::device);

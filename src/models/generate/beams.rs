@@ -63,9 +63,8 @@ fn search_one(
     options: &GenerateOptions,
 ) -> Result<(Beam, DType)> {
     let device = prompt.device();
-    let forward = |tokens: &Tensor, cache: &mut KeyValueCache| {
-        wide(&model.forward_cached(tokens, cache)?.select(1, -1)?)?.log_softmax(-1)
-    };
+    let forward =
+        |tokens: &Tensor, cache: &mut KeyValueCache| wide(&model.next_logits(tokens, cache)?)?.log_softmax(-1);
     let mut cache = KeyValueCache::with_capacity(prompt.shape()[1].saturating_add(count));
     let mut log_probs = forward(prompt, &mut cache)?;
     let mut penalties = Penalties::new(options, prompt, &[]);

@@ -2,6 +2,8 @@
 
 mod beams;
 mod options;
+#[cfg(feature = "cuda")]
+mod recorded;
 mod sampling;
 mod stream;
 
@@ -30,6 +32,21 @@ pub trait CausalModel {
     /// # Errors
     /// If a token is out of range, or the sequence is too long.
     fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor>;
+
+    /// As [`forward_cached`](Self::forward_cached), but computes the logits after the last token only: `[batch, vocab_size]`.
+    ///
+    /// # Errors
+    /// As there; also if there are no tokens.
+    #[track_caller]
+    fn next_logits(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
+        self.forward_cached(tokens, cache)?.select(1, -1)
+    }
+
+    /// The greatest number of tokens up to which a [`Generation`] on a GPU may record the step of one token as a `CudaGraph`, and
+    /// replay it for each token. By default `None`: steps are not recorded, for a model may do what cannot be recorded.
+    fn recordable_steps(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// Generates up to `count` tokens after `tokens`, `[batch, steps]`, each the most probable one, and returns all tokens. Set a model

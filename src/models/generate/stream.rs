@@ -2,10 +2,12 @@
 
 use super::CausalModel;
 use super::options::{GenerateOptions, OP};
+#[cfg(feature = "cuda")]
+use super::recorded::{self, RecordedStep};
 use super::sampling::{Penalties, Sampler, wide};
 use crate::error::bail;
 use crate::models::cache::KeyValueCache;
-use crate::{DType, Device, Result, Tensor, autograd};
+use crate::{DType, Device, Result, Tensor, autograd, keepdim};
 
 /// One step of a [`Generation`](crate::models::Generation).
 ///
@@ -49,6 +51,9 @@ pub struct GenerationStep {
 pub struct Generation<'a, M: ?Sized> {
     model: &'a M,
     options: GenerateOptions,
+    /// The step of one token on a GPU. It is dropped before the cache whose memory it uses.
+    #[cfg(feature = "cuda")]
+    recorded: Option<RecordedStep>,
     cache: KeyValueCache,
     penalties: Penalties,
     sampler: Sampler,
@@ -143,6 +148,8 @@ impl<'a, M: CausalModel + ?Sized> Generation<'a, M> {
                 ended: vec![false; batch],
                 is_done: false,
                 options,
+                #[cfg(feature = "cuda")]
+                recorded: None,
                 cache,
             })
         })
@@ -212,12 +219,21 @@ impl<'a, M: CausalModel + ?Sized> Generation<'a, M> {
         self.cache
     }
 
+    /// The logits of the next token, `[batch, vocab_size]`.
+    #[track_caller]
+    fn logits(&mut self) -> Result<Tensor> {
+        #[cfg(feature = "cuda")]
+        if let Some(logits) = recorded::step(&mut self.recorded, self.model, &mut self.cache, &self.given)? {
+            return Ok(logits);
+        }
+        wide(&self.model.next_logits(&self.given, &mut self.cache)?)
+    }
+
     #[track_caller]
     fn step(&mut self) -> Result<GenerationStep> {
-        let logits = self.model.forward_cached(&self.given, &mut self.cache)?;
-        let logits = wide(&logits.select(1, -1)?)?;
+        let logits = self.logits()?;
         let mut next = self.sampler.next(&self.penalties.apply(&logits)?)?;
-        let mut log_probs = logits.log_softmax(-1)?.gather(1, &next)?;
+        let mut log_probs = logits.gather(1, &next)?.sub(&logits.logsumexp(keepdim(-1))?)?;
         if logits.device() == Device::Cpu {
             // A GPU would have to finish first.
             check_logits(&log_probs)?;

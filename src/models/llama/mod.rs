@@ -6,7 +6,7 @@ mod rope;
 pub use config::{LayerType, LlamaConfig, LlamaFamily};
 pub use rope::RopeScaling;
 
-use super::cache::KeyValueCache;
+use super::cache::{BlockAttention, KeyValueCache};
 use super::generate::CausalModel;
 use super::{Adaptable, Published, check_tied, without_prefix};
 use crate::error::bail;
@@ -81,6 +81,14 @@ struct Decoder {
     embed_tokens: Embedding,
     layers: Vec<Block>,
     norm: Norm,
+}
+
+impl Block {
+    fn is_adapted(&self) -> bool {
+        let Block { self_attn: Attention { q_proj, k_proj, v_proj, o_proj, .. }, mlp, .. } = self;
+        let Mlp { gate_proj, up_proj, down_proj } = mlp;
+        [q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj].into_iter().any(LoraLinear::is_adapted)
+    }
 }
 
 /// A decoder in the style of Llama: grouped-query attention, rotary positions, RMS norms, and gated feed-forward networks. It
@@ -255,10 +263,16 @@ impl Llama {
         let q = split(block.q_proj.forward(x)?, self.heads, &block.q_norm)?.rope(cos, sin)?;
         let k = split(block.k_proj.forward(x)?, self.groups, &block.k_norm)?.rope(cos, sin)?;
         let v = split(block.v_proj.forward(x)?, self.groups, &None)?;
-        let (k, v, mask) = cache.visible(at, &q, k, v, block.window)?;
         let scale = self.config.query_pre_attn_scalar.unwrap_or(self.size as f64).sqrt().recip();
+        let cap = self.config.attn_logit_softcapping;
+        let options = BlockAttention { window: block.window, scale: Some(scale), cap };
+        let merged = |out: Tensor| block.o_proj.forward(&out.permute([0, 3, 1, 2, 4])?.flatten(2, 4)?);
+        if let Some(out) = cache.attend_step(at, &q, &k, &v, options)? {
+            return merged(out);
+        }
+        let (k, v, mask) = cache.visible(at, &q, k, v, block.window)?;
         let is_causal = mask.is_none() && x.shape()[1] > 1;
-        let out = match self.config.attn_logit_softcapping {
+        let out = match cap {
             Some(cap) => soft_capped_attention([&q, &k, &v], mask, is_causal, scale, cap)?,
             None => {
                 let mut options = AttentionOptions::new().is_causal(is_causal).scale(scale);
@@ -268,7 +282,7 @@ impl Llama {
                 q.scaled_dot_product_attention_with(&k, &v, options)?
             }
         };
-        block.o_proj.forward(&out.permute([0, 3, 1, 2, 4])?.flatten(2, 4)?)
+        merged(out)
     }
 
     fn feed_forward(&self, mlp: &Mlp, x: &Tensor) -> Result<Tensor> {
@@ -338,9 +352,10 @@ fn soft_capped_attention(
     scores.softmax(-1)?.to_dtype(value.dtype())?.matmul(value)
 }
 
-impl CausalModel for Llama {
+impl Llama {
+    /// The last hidden states, `[batch, steps, hidden_size]`.
     #[track_caller]
-    fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
+    fn hidden(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
         let &[batch, steps] = tokens.shape() else {
             bail!(Shape, "Llama", "tokens must have shape [batch, steps], got {:?}", tokens.shape());
         };
@@ -372,7 +387,13 @@ impl CausalModel for Llama {
             x = x.add(&after.forward(&self.feed_forward(&block.mlp, &before.forward(&x)?)?)?)?;
         }
         cache.advance(tokens)?;
-        let x = self.model.norm.forward(&x)?;
+        Ok(x)
+    }
+
+    /// The logits of hidden states.
+    #[track_caller]
+    fn logits(&self, x: &Tensor) -> Result<Tensor> {
+        let x = self.model.norm.forward(x)?;
         let logits = match &self.lm_head {
             Some(head) => head.forward(&x)?,
             None => x.linear(&self.model.embed_tokens.weight, None)?,
@@ -381,6 +402,23 @@ impl CausalModel for Llama {
             Some(cap) => logits.div(cap)?.tanh()?.mul(cap),
             None => Ok(logits),
         }
+    }
+}
+
+impl CausalModel for Llama {
+    #[track_caller]
+    fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
+        self.logits(&self.hidden(tokens, cache)?)
+    }
+
+    #[track_caller]
+    fn next_logits(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
+        self.logits(&self.hidden(tokens, cache)?.narrow(1, -1, 1)?)?.squeeze(1)
+    }
+
+    fn recordable_steps(&self) -> Option<usize> {
+        // Dropout of adapters draws random numbers, which cannot be recorded.
+        (!self.is_training() || !self.model.layers.iter().any(Block::is_adapted)).then_some(usize::MAX)
     }
 }
 

@@ -228,6 +228,16 @@ impl Tensor {
             );
         }
         let options = of_options(dtype, device);
+        #[cfg(feature = "cuda")]
+        if let (Scalar::I64(a), Scalar::I64(b), Scalar::I64(1)) = (start, end, step)
+            && crate::backend::is_recording(options.or(DType::I64).1)
+            && b > a
+        {
+            // Nothing can be copied to a GPU while a step is recorded: these are sums of ones.
+            let (dtype, device) = options.or(DType::I64);
+            let n = usize::try_from(b.saturating_sub(a)).unwrap_or(usize::MAX);
+            return Tensor::ones_with([n], (DType::I64, device))?.cumsum(0)?.add(a.saturating_sub(1))?.to_dtype(dtype);
+        }
         if let (Scalar::I64(a), Scalar::I64(b), Scalar::I64(s)) = (start, end, step) {
             // In i128, as the span of two i64 can exceed i64.
             let n = (i128::from(b) - i128::from(a)).unsigned_abs().div_ceil(u128::from(s.unsigned_abs()));

@@ -5,6 +5,7 @@ use crate::backend::spec::AttentionInputs;
 use crate::error::bail;
 use crate::layout::broadcast;
 use crate::ops::elementwise::call::common_dtype;
+use crate::ops::nn::cached::{VisibleKeys, cached_attention, is_cached};
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
@@ -82,6 +83,10 @@ impl Tensor {
         if options.enable_gqa {
             return grouped(self, key, value, &options);
         }
+        if is_cached(self, key, value, &options) {
+            let scale = options.scale.unwrap_or(1.0 / (self.shape()[3] as f64).sqrt());
+            return cached_attention(self, key, value, VisibleKeys::default(), scale, None);
+        }
         let problem = AttentionCall::new(self, key, value, &options)?;
         let out = match &problem.mask {
             _ if options.dropout_p > 0.0 => {
@@ -93,7 +98,10 @@ impl Tensor {
             _ if problem.is_empty() || !problem.has_kernel => problem.plain()?,
             _ => problem.fused()?,
         };
-        out.to_dtype(problem.dtype)
+        match &problem.lead {
+            Some(lead) => out.to_dtype(problem.dtype)?.unflatten(0, &lead[..]),
+            None => out.to_dtype(problem.dtype),
+        }
     }
 }
 
@@ -110,6 +118,8 @@ struct AttentionCall {
     dtype: DType,
     /// Whether the device has a fused kernel for it.
     has_kernel: bool,
+    /// The leading dimensions that are merged into one, since GPU kernels limit the number of dimensions.
+    lead: Option<Shape>,
 }
 
 const NAME: &str = "scaled_dot_product_attention";
@@ -144,15 +154,23 @@ impl AttentionCall {
         let batch = broadcast(NAME, &shapes.map(lead).each_ref())?;
         let scale = options.scale.unwrap_or(if *d == 0 { 1.0 } else { 1.0 / (*d as f64).sqrt() });
         let e = value.shape()[value.rank() - 1];
-        let kernel = backend::attention_dtype(query.device(), dtype, [*d, e, batch.len() + 2], scale);
+        let merged = if query.device() == Device::Cpu { 0 } else { batch.len().saturating_sub(2) };
+        let lead = (merged > 0).then(|| Shape::from(&batch[..=merged]));
+        let joined = |t: Tensor| if merged == 0 { Ok(t) } else { t.flatten(0, merged as isize) };
+        let kernel = backend::attention_dtype(query.device(), dtype, [*d, e, batch.len() - merged + 2], scale);
         let operands = kernel.unwrap_or(dtype.compute_dtype());
         let wide = |t: &Tensor| -> Result<Tensor> {
             let shape: Shape = batch.iter().chain(&t.shape()[t.rank() - 2..]).copied().collect();
             let t = t.to_dtype(operands)?;
-            if *t.shape() == *shape { Ok(t) } else { t.expand(&shape[..]) }
+            joined(if *t.shape() == *shape { t } else { t.expand(&shape[..])? })
         };
         let scores: Shape = batch.iter().copied().chain([*t, *s]).collect();
         let mask = options.attn_mask.map(|mask| additive(mask, &scores, dtype.compute_dtype())).transpose()?;
+        let mask = match mask {
+            // A mask that all share stays shared.
+            Some(mask) if merged > 0 && mask.rank() > 4 => Some(joined(mask.expand(&scores[..])?)?),
+            mask => mask,
+        };
         let (query, key, value) = (wide(query)?, wide(key)?, wide(value)?);
         Ok(AttentionCall {
             query,
@@ -163,6 +181,7 @@ impl AttentionCall {
             scale,
             dtype,
             has_kernel: kernel.is_some(),
+            lead,
         })
     }
 
@@ -202,8 +221,17 @@ impl AttentionCall {
                 let mask = mask.clone();
                 if is_grad_enabled() || g.is_batched() {
                     let [query, key, value] = [query.clone(), key.clone(), value.clone()];
-                    let problem =
-                        AttentionCall { query, key, value, mask, causal, scale, dtype: g.dtype(), has_kernel: true };
+                    let problem = AttentionCall {
+                        query,
+                        key,
+                        value,
+                        mask,
+                        causal,
+                        scale,
+                        dtype: g.dtype(),
+                        has_kernel: true,
+                        lead: None,
+                    };
                     return problem.plain_grads(ctx, g);
                 }
                 let operands = Operands::new(query, key, value, mask, causal, scale)?;
@@ -247,7 +275,14 @@ impl AttentionCall {
             Some(mask) if mask.is_batched() || mask.rank() > 2 => Some(joined(&mask.expand(&scores[..])?)?),
             mask => mask.clone(),
         };
-        let all = AttentionCall { query: joined(query)?, key: joined(key)?, value: joined(value)?, mask, ..*self };
+        let all = AttentionCall {
+            query: joined(query)?,
+            key: joined(key)?,
+            value: joined(value)?,
+            mask,
+            lead: None,
+            ..*self
+        };
         let out = if all.is_empty() { all.plain()? } else { all.fused()? };
         let out = if lead.is_empty() { out } else { out.unflatten(0, [level.size, lead[0]])? };
         out.batch(level)
@@ -257,7 +292,7 @@ impl AttentionCall {
     fn wide(&self) -> Result<AttentionCall> {
         let compute = self.query.dtype().compute_dtype();
         let [query, key, value] = [&self.query, &self.key, &self.value].map(|t| t.to_dtype(compute));
-        Ok(AttentionCall { query: query?, key: key?, value: value?, mask: self.mask.clone(), ..*self })
+        Ok(AttentionCall { query: query?, key: key?, value: value?, mask: self.mask.clone(), lead: None, ..*self })
     }
 
     /// The attention weights, by the definition.

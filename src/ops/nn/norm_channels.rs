@@ -8,11 +8,12 @@ use crate::backend::spec::Formula;
 use crate::error::bail;
 use crate::ops::elementwise::call::common_dtype;
 use crate::ops::elementwise::map::map;
+use crate::ops::nn::rope::is_forward_alone;
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::{DType, Device, Result, Scalar, Shape, Tensor};
+use crate::{DType, Device, Result, Scalar, Shape, Tensor, backend};
 use norm::{Computed, Norm};
 use smallvec::{SmallVec, smallvec};
 use std::sync::LazyLock;
@@ -434,6 +435,11 @@ impl Tensor {
             bail!(Shape, OP, "weight must have shape {normalized:?}, got {:?}", weight.shape());
         }
         let least = if self.dtype().compute_dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
+        let eps = eps.unwrap_or(least);
+        let weight_dtype = weight.map_or(self.dtype(), Tensor::dtype);
+        if weight_dtype == self.dtype() && is_forward_alone([self, weight.unwrap_or(self)]) {
+            return rms_norm_alone(self, weight, normalized.numel(), eps);
+        }
         let first = self.rank() - normalized.len();
         let weight = weight
             .map(|weight| {
@@ -441,7 +447,7 @@ impl Tensor {
                 weight.reshape(&shape)
             })
             .transpose()?;
-        let norm = Norm { op: OP, over: (first..self.rank()).collect(), eps: eps.unwrap_or(least), centred: false };
+        let norm = Norm { op: OP, over: (first..self.rank()).collect(), eps, centred: false };
         norm.run(self, weight.as_ref(), None)
     }
 
@@ -575,6 +581,17 @@ fn group_errors() -> Result<Vec<ErrorCase>> {
         error!["another weight", "[2]", "[4]"; sample![&x, 2; weight = normal([2], 1)?]],
         error!["integers", "i64"; sample![ints(&[1, 2], [1, 2])?, 1]],
     ])
+}
+
+/// [`Tensor::rms_norm_with`] over the last `size` elements, in one kernel.
+#[track_caller]
+fn rms_norm_alone(x: &Tensor, weight: Option<&Tensor>, size: usize, eps: f64) -> Result<Tensor> {
+    const OP: &str = "rms_norm";
+    let shape = x.layout().shape().clone();
+    let rows = x.detach().reshape([shape.numel() / size.max(1), size])?;
+    let weight = weight.map(|weight| weight.detach().reshape([size])).transpose()?;
+    let (rows, weight) = (rows.as_view()?, weight.as_ref().map(Tensor::as_view).transpose()?);
+    Tensor::build(OP, shape, x.dtype(), x.device(), |out| backend::rms_norm(OP, rows, weight, eps, out))
 }
 
 fn rms_samples() -> Result<Vec<Sample>> {

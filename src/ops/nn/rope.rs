@@ -1,11 +1,13 @@
 //! Rotary position embeddings.
 
+use crate::autograd::is_grad_enabled;
 use crate::error::bail;
+use crate::layout::broadcast;
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
-use crate::{DType, Device, Result, Tensor};
+use crate::{DType, Device, Result, Tensor, backend};
 
 options! {
     /// The options of [`Tensor::rope_with`]. A bool stands for `interleaved`.
@@ -92,6 +94,10 @@ impl Tensor {
                 size / 2
             );
         }
+        if 2 * pairs == size && !options.interleaved && is_forward_alone([self, cos, sin]) && cos.dtype() == sin.dtype()
+        {
+            return rotated(self, cos, sin);
+        }
         let wide = self.dtype().compute_dtype();
         let x = self.to_dtype(wide)?;
         let turned = x.narrow(-1, 0, 2 * pairs)?;
@@ -143,6 +149,31 @@ impl Tensor {
         let angles = self.to_dtype(wide)?.unsqueeze(-1)?.mul(&rates.to_dtype(wide)?)?;
         Ok((angles.cos()?.to_dtype(dtype)?, angles.sin()?.to_dtype(dtype)?))
     }
+}
+
+/// Whether nothing is recorded of a call, and the device has a kernel for its forward pass.
+pub(crate) fn is_forward_alone<const N: usize>(inputs: [&Tensor; N]) -> bool {
+    let (first, is_recorded) = (inputs[0], |x: &Tensor| x.is_batched() || (is_grad_enabled() && x.requires_grad()));
+    backend::has_forward_kernels(first.device(), first.dtype())
+        && inputs.iter().all(|x| x.device() == first.device() && x.dtype().is_float())
+        && !inputs.into_iter().any(is_recorded)
+}
+
+/// The halves of the last dimension, rotated by angles of as many pairs, in one kernel.
+#[track_caller]
+fn rotated(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
+    const OP: &str = "rope";
+    let pairs = x.size(-1)? / 2;
+    let first = x.detach().narrow(-1, 0, pairs)?;
+    let half = x.layout().strides()[x.rank() - 1] * pairs as isize;
+    if broadcast(OP, &[first.layout().shape().clone(), cos.layout().shape().clone()].each_ref())? != *first.shape() {
+        bail!(Shape, OP, "cos and sin must broadcast to shape {:?}, got {:?}", first.shape(), cos.shape());
+    }
+    let (cos, sin) = (cos.detach().expand(first.shape())?, sin.detach().expand(first.shape())?);
+    let (angles, first) = ([cos.as_view()?, sin.as_view()?], first.as_view()?);
+    Tensor::build(OP, x.layout().shape().clone(), x.dtype(), x.device(), |out| {
+        backend::rope(OP, first, half, angles, out)
+    })
 }
 
 /// The angle of each pair per position, in f64: `base^(-2k / size)`.

@@ -4,6 +4,7 @@
 //! nothing is transposed in memory: our second operand is passed first.
 
 use crate::backend::cuda::elementwise::chain;
+use crate::backend::cuda::linalg::few_rows;
 use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
@@ -89,6 +90,9 @@ pub(crate) fn matmul(
     }
     if !a.dtype.is_float() {
         return integers(op, gpu, a, b, out, row);
+    }
+    if few_rows::product(op, gpu, a, b, out, row)? {
+        return Ok(());
     }
     // With one matrix on the right, the rows of a batch are one matrix: the result then has more dimensions than the operands.
     let lead: Shape = a.layout.shape()[..rank - 2].into();

@@ -72,7 +72,7 @@ struct FusedAttention<'a> {
 }
 
 /// The rows of one operand: their first element, and the strides of batch, head and row.
-struct HeadRows {
+pub(super) struct HeadRows {
     first: *const u8,
     steps: [u64; 3],
     _copy: Option<InOrder>,
@@ -96,13 +96,19 @@ fn aligned(first: *const u8, layout: &Layout) -> bool {
 }
 
 impl HeadRows {
-    fn new(op: &'static str, ordinal: usize, view: View<'_>) -> Result<HeadRows> {
+    pub fn new(op: &'static str, ordinal: usize, view: View<'_>) -> Result<HeadRows> {
         if aligned(view.first(), view.layout) {
             return Ok(HeadRows::of(view.first(), view.layout, None));
         }
         let copy = InOrder::of_own(op, ordinal, view)?;
         let layout = Layout::contiguous(view.layout.shape().clone());
         Ok(HeadRows::of(copy.first, &layout, Some(copy)))
+    }
+
+    /// A struct of the address and the strides.
+    pub fn words(&self) -> [u64; 4] {
+        let [batch, head, row] = self.steps;
+        [self.first.addr() as u64, batch, head, row]
     }
 
     /// As [`new`](Self::new), but requires only contiguous rows.
