@@ -1,11 +1,14 @@
 //! Autoregressive generation, token by token.
 
 mod beams;
+mod defaults;
 mod options;
 mod sampling;
+mod speculate;
 mod stream;
 
 pub use options::{EndTokens, GenerateOptions};
+pub use speculate::{Speculation, speculate};
 pub use stream::{Generation, GenerationStep};
 
 use super::cache::KeyValueCache;

@@ -4,7 +4,7 @@ use super::CausalModel;
 use super::options::{GenerateOptions, OP};
 use super::sampling::{Penalties, Sampler, wide};
 use crate::error::bail;
-use crate::models::cache::KeyValueCache;
+use crate::models::cache::{KeyValueCache, repeat_rows};
 use crate::{DType, Device, Result, Tensor, autograd};
 
 /// One step of a [`Generation`](crate::models::Generation).
@@ -132,15 +132,22 @@ impl<'a, M: CausalModel + ?Sized> Generation<'a, M> {
             if !cache.is_start_of(&text)? {
                 bail!(Value, OP, "tokens must start with the {} tokens in the cache, got others", cache.len());
             }
+            let given = text.narrow(1, cache.len(), steps - cache.len())?;
+            let samples = options.samples;
+            let Some(rows) = batch.checked_mul(samples) else {
+                bail!(Value, OP, "samples must be fewer, got {samples} of each of {batch} sequences");
+            };
+            let text = repeat_rows(&text, 0, samples)?;
+            let padding: Vec<usize> = cache.padding().iter().flat_map(|&count| vec![count; samples]).collect();
             Ok(Generation {
                 model,
-                penalties: Penalties::new(&options, &text, cache.padding()),
+                penalties: Penalties::new(&options, &text, &padding),
                 sampler: Sampler::new(&options),
-                given: text.narrow(1, cache.len(), steps - cache.len())?,
+                given,
                 text: vec![text],
                 log_probs: Vec::new(),
-                read: vec![Vec::new(); if options.has_end() { batch } else { 0 }],
-                ended: vec![false; batch],
+                read: vec![Vec::new(); if options.has_end() { rows } else { 0 }],
+                ended: vec![false; rows],
                 is_done: false,
                 options,
                 cache,
@@ -215,7 +222,12 @@ impl<'a, M: CausalModel + ?Sized> Generation<'a, M> {
     #[track_caller]
     fn step(&mut self) -> Result<GenerationStep> {
         let logits = self.model.forward_cached(&self.given, &mut self.cache)?;
-        let logits = wide(&logits.select(1, -1)?)?;
+        let mut logits = wide(&logits.select(1, -1)?)?;
+        if self.options.samples > 1 && self.log_probs.is_empty() {
+            // The prompt has been computed once.
+            self.cache.repeat(self.options.samples)?;
+            logits = repeat_rows(&logits, 0, self.options.samples)?;
+        }
         let mut next = self.sampler.next(&self.penalties.apply(&logits)?)?;
         let mut log_probs = logits.log_softmax(-1)?.gather(1, &next)?;
         if logits.device() == Device::Cpu {
