@@ -181,7 +181,7 @@ assistant:{% endif %}
     {%- else -%}{{- type|upper -}}
     {%- endif -%}
 {%- endmacro -%}
-{%- for tool in tools -%}{{- describe(tool.function.parameters) -}}{%- endfor -%}
+{%- for tool in tools or [] -%}{{- describe(tool.function.parameters) -}}{%- endfor -%}
 {%- macro wrap(name) -%}<{{ name }}>{{ caller() }}</{{ name }}>{%- endmacro -%}
 {%- call wrap('x') -%}inside{%- endcall -%}
 {%- filter upper -%}filtered {{ messages[0].content }}{%- endfilter -%}
@@ -231,7 +231,7 @@ Q: {{ message.content }}
 {% for a, b in [(1, 2), (3, 4)] %}{{ a }}{{ b }}{{ loop.previtem }}{{ loop.nextitem }};{% endfor %}{% for x in [] %}{% else %}empty{% endfor %}{% for c in 'ab' %}{{ loop.cycle('1', '2') }}{% endfor %}
 {% set x, y = 1, 2 %}{{ x }}{{ y }}{% for i in [1] %}{% set x = 5 %}{% endfor %}{{ x }} {% with z = 3 %}{{ z }}{% endwith %}{{ z }}|{% raw %}{{ raw }}{% endraw %}
 {{ {'z': 1, 'a': [1, {'é': '☃\n"\\\\'}], 'f': 1.0, 'e': {}} | tojson }} {{ {'z': 1, 'a': '☃'} | tojson(ensure_ascii=True, sort_keys=true) }} {{ [1, 2] | tojson(separators=(',', ':')) }} {{ {1: none, 'b': [[], [1]]} | tojson(indent=2) }}
-{{ "%s and %d" | format('a', 3) }} {{ "%s-%s" % ('a', 'b') }} {{ dict(a=1)['a'] }} {{ "{} {}".format('a', 1) }} {{ 'a\tb\u00e9' }} {{ 1e3 }} {{ 10000000000000000 }} {{ messages[5] }}| {{ messages[0].nothing }}|
+{{ "%s and %d" | format('a', 3) }} {{ dict(a=1)['a'] }} {{ "{} {}".format('a', 1) }} {{ 'a\tb\u00e9' }} {{ 1e3 }} {{ 10000000000000000 }} {{ messages[5] }}| {{ messages[0].nothing }}|
 """,
     "raises for an unknown role": """{% for message in messages %}{% if message.role not in ['user', 'assistant'] %}{{ raise_exception('unknown role: ' + message.role) }}{% endif %}{{ message.content }}{% endfor %}""",
     "attribute of an undefined": "{{ messages[9].role.name }}",

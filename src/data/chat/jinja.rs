@@ -1,10 +1,10 @@
 //! Templates as Hugging Face's library renders them.
 
-use super::json::tojson;
+use super::json::{check_size, tojson};
 use super::time::strftime;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, from_args};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value, escape_formatter};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use std::time::SystemTime;
 
@@ -74,8 +74,14 @@ fn environment(time: SystemTime) -> Environment<'static> {
         environment.set_syntax(syntax);
     }
     environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_formatter(|out, state, value| {
+        check_size(value)?;
+        escape_formatter(out, state, value)
+    });
     environment.set_fuel(Some(MOST_STEPS));
     environment.set_unknown_method_callback(method);
+    // To the crate none is iterable, too.
+    environment.add_test("iterable", |value: &Value| value.try_iter().is_ok() && !value.is_none());
     environment.add_filter("tojson", |value: &Value, arguments: Kwargs| tojson(value, arguments));
     environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message))

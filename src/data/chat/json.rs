@@ -65,12 +65,36 @@ pub(super) fn tojson(value: &Value, arguments: Kwargs) -> std::result::Result<St
         indent,
     };
     arguments.assert_all_used()?;
+    check_size(value)?;
     writer.write(value, 0)?;
     Ok(writer.out)
 }
 
 fn refused(what: String) -> Error {
     Error::new(ErrorKind::InvalidOperation, what)
+}
+
+/// Fails for values that are nested too deeply, because they contain themselves for example, or too large.
+pub(super) fn check_size(value: &Value) -> std::result::Result<(), Error> {
+    const DEEPEST: usize = 1000;
+    const MOST: usize = 1_000_000;
+    let (mut left, mut count) = (vec![(value.clone(), 0)], 0);
+    while let Some((value, depth)) = left.pop() {
+        // Other iterators may give their items once.
+        if !matches!(value.kind(), ValueKind::Seq | ValueKind::Map) {
+            continue;
+        }
+        let is_map = value.kind() == ValueKind::Map;
+        for item in value.try_iter()? {
+            count += 1;
+            if depth >= DEEPEST || count > MOST {
+                let limits = format!("at most {DEEPEST} levels and {MOST} items");
+                return Err(refused(format!("a value must have {limits} to be written, got more")));
+            }
+            left.push((if is_map { value.get_item(&item)? } else { item }, depth + 1));
+        }
+    }
+    Ok(())
 }
 
 struct Writer {

@@ -203,7 +203,7 @@ impl ChatOptions {
 ///
 /// Templates have the extensions of Hugging Face's library: `tojson`, `raise_exception`, `strftime_now`, `break` and `continue`,
 /// and the methods of Python's strings, lists and dictionaries. The steps and the recursion of a template are limited, but not the
-/// length of the texts that it makes: a malicious template can use up the memory.
+/// length of the texts that it joins by `~` and `+`: a malicious template can use up the memory.
 ///
 /// ```
 /// use cotangent::data::{ChatMessage, ChatTemplate};

@@ -80,9 +80,13 @@ impl<'a> DecodeStream<'a> {
     #[named("DecodeStream::push")]
     pub fn push(&mut self, token: i64) -> Result<String> {
         let id = self.tokenizer.checked(token)?;
+        let word = self.tokenizer.inner.id_to_token(id).unwrap_or_default();
+        if self.tokenizer.inner.get_added_vocabulary().is_special_token(&word) {
+            return Ok(String::new());
+        }
         self.ids.push(id);
         // Tokens of bytes are decoded as a whole, and all of them are invalid if one is.
-        if self.has_byte_tokens && self.is_byte(id) {
+        if self.has_byte_tokens && word.len() == 6 && word.starts_with("<0x") && word.ends_with('>') {
             return Ok(String::new());
         }
         match self.next_text(false) {
@@ -105,11 +109,6 @@ impl<'a> DecodeStream<'a> {
         let mut text = self.stops.push(&last);
         text.push_str(&self.stops.finish());
         Ok(text)
-    }
-
-    fn is_byte(&self, id: u32) -> bool {
-        let token = self.tokenizer.inner.id_to_token(id).unwrap_or_default();
-        token.len() == 6 && token.starts_with("<0x") && token.ends_with('>')
     }
 
     /// The text after the one returned before.
