@@ -105,7 +105,7 @@ impl Arguments {
         if let Some(temperature) = self.temperature {
             options = options.temperature(temperature);
             if temperature == 0.0 {
-                options = options.top_k(None).top_p(None).min_p(None);
+                options = options.top_k(None::<usize>).top_p(None::<f64>).min_p(None::<f64>);
             }
         }
         if self.top_k.is_some() {

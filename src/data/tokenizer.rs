@@ -137,7 +137,16 @@ impl Tokenizer {
         }
     }
 
+    fn is_special(&self, id: u32) -> bool {
+        let token = self.inner.id_to_token(id).unwrap_or_default();
+        self.inner.get_added_vocabulary().is_special_token(&token)
+    }
+
     fn text_of(&self, ids: &[u32]) -> Result<String> {
+        // Some decoders of the crate panic if no token has a text.
+        if ids.iter().all(|&id| self.is_special(id)) {
+            return Ok(String::new());
+        }
         guarded(ErrorKind::Value, "Tokenizer::decode", &self.path, || self.inner.decode(ids, true))
     }
 }

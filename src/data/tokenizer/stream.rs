@@ -80,10 +80,10 @@ impl<'a> DecodeStream<'a> {
     #[named("DecodeStream::push")]
     pub fn push(&mut self, token: i64) -> Result<String> {
         let id = self.tokenizer.checked(token)?;
-        let word = self.tokenizer.inner.id_to_token(id).unwrap_or_default();
-        if self.tokenizer.inner.get_added_vocabulary().is_special_token(&word) {
+        if self.tokenizer.is_special(id) {
             return Ok(String::new());
         }
+        let word = self.tokenizer.inner.id_to_token(id).unwrap_or_default();
         self.ids.push(id);
         // Tokens of bytes are decoded as a whole, and all of them are invalid if one is.
         if self.has_byte_tokens && word.len() == 6 && word.starts_with("<0x") && word.ends_with('>') {
