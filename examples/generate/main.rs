@@ -96,7 +96,7 @@ impl Runner {
 
     /// Answers the lines of the standard input. What the model has seen of the conversation is not computed again.
     fn talk(&self, chat: &ChatTemplate, mut messages: Vec<ChatMessage>) -> Outcome {
-        let (mut known, mut cache) = (Vec::new(), KeyValueCache::new());
+        let (mut known, mut cache) = (Vec::<i64>::new(), KeyValueCache::new());
         let input = std::io::stdin();
         let prompt = || {
             if input.is_terminal() {
