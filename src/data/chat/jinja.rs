@@ -82,7 +82,7 @@ fn environment(time: SystemTime) -> Environment<'static> {
     environment.set_unknown_method_callback(method);
     // To the crate none is iterable, too.
     environment.add_test("iterable", |value: &Value| value.try_iter().is_ok() && !value.is_none());
-    environment.add_filter("tojson", |value: &Value, arguments: Kwargs| tojson(value, arguments));
+    environment.add_filter("tojson", |value: &Value, arguments: Kwargs| tojson(value, &arguments));
     environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message))
     });

@@ -34,7 +34,7 @@ pub(super) fn entries(value: &Value) -> Option<Vec<(String, Value)>> {
 }
 
 /// The filter `tojson`, with the arguments of Python's function.
-pub(super) fn tojson(value: &Value, arguments: Kwargs) -> std::result::Result<String, Error> {
+pub(super) fn tojson(value: &Value, arguments: &Kwargs) -> std::result::Result<String, Error> {
     let indent = match arguments.get::<Option<Value>>("indent")? {
         None => None,
         Some(indent) if indent.is_none() => None,

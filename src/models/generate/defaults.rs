@@ -63,7 +63,7 @@ fn read(folder: &Path) -> Result<GenerateOptions> {
     let mut options = GenerateOptions::new();
     if own.exists() {
         let file = ConfigFile::read(&own)?;
-        options = options_of(&file).map_err(|error| error.context(&own.display().to_string()))?;
+        options = options_of(&file).map_err(|error| error.context(own.display()))?;
         options = options.end(file.integers("eos_token_id")?);
     }
     if options.end_tokens().tokens().is_empty() && model.exists() {

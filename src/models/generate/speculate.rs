@@ -291,12 +291,14 @@ impl<M: CausalModel + ?Sized, D: CausalModel + ?Sized> Iterator for Speculation<
 
     #[track_caller]
     fn next(&mut self) -> Option<Result<GenerationStep>> {
-        if self.ready.is_empty() && !self.is_done && self.left > 0 {
-            if let Err(error) = autograd::no_grad(|| self.round()) {
-                self.is_done = true;
-                self.ready.clear();
-                return Some(Err(error));
-            }
+        if self.ready.is_empty()
+            && !self.is_done
+            && self.left > 0
+            && let Err(error) = autograd::no_grad(|| self.round())
+        {
+            self.is_done = true;
+            self.ready.clear();
+            return Some(Err(error));
         }
         let step = self.ready.pop_front()?;
         self.returned += 1;

@@ -84,7 +84,7 @@ fn texts_of_chats_are_those_of_transformers() -> Outcome {
                 }
             }
             (Ok(found), None, expected) => {
-                wrong.push(format!("{what}: {found:?}, but the reference fails: {expected:?}"))
+                wrong.push(format!("{what}: {found:?}, but the reference fails: {expected:?}"));
             }
             (Err(error), Some(expected), _) => wrong.push(format!("{what}: {error}\n{expected:?}")),
         }
