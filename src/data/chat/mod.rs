@@ -202,8 +202,9 @@ impl ChatOptions {
 /// [`Tokenizer::encode`](super::Tokenizer::encode), which adds none.
 ///
 /// Templates have the extensions of Hugging Face's library: `tojson`, `raise_exception`, `strftime_now`, `break` and `continue`,
-/// and the methods of Python's strings, lists and dictionaries. The steps and the recursion of a template are limited, but not the
-/// length of the texts that it joins by `~` and `+`: a malicious template can use up the memory.
+/// and the methods of Python's strings, lists and dictionaries. The steps and the recursion of a template are limited, but not what
+/// it joins by `~` and `+`: a malicious template can use up the memory, or end the process by joining a namespace that contains
+/// itself.
 ///
 /// ```
 /// use cotangent::data::{ChatMessage, ChatTemplate};
