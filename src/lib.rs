@@ -31,8 +31,8 @@
 //! [`prelude`] has what most programs import.
 //!
 //! # Features
-//! `cuda` is for NVIDIA GPUs, `image` for image files as data, `tokenizers` for tokenizers in Hugging Face's format, `ndarray` for
-//! conversions from and to arrays of that crate: `cargo add cotangent --features cuda`.
+//! `cuda` is for NVIDIA GPUs, `image` for image files as data, `tokenizers` for tokenizers and chat templates in Hugging Face's
+//! format, `ndarray` for conversions from and to arrays of that crate: `cargo add cotangent --features cuda`.
 //!
 //! # The rules of the API
 //! Names are PyTorch's. These rules hold for all of them.

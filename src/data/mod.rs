@@ -28,13 +28,16 @@
 //! | text | [`Windows`] over [bytes](Windows::bytes), [characters](Vocabulary) or tokens |
 //! | JPEG and PNG files | [`ImageFolder`], with the feature `image`, and [`transforms`] |
 //! | subword tokens | [`Tokenizer`], with the feature `tokenizers` |
+//! | conversations | [`ChatTemplate`], with the feature `tokenizers` |
 //! | built in | [`digits`] |
 //!
 // Links of builds without the features.
 #![cfg_attr(not(feature = "image"), doc = "[`ImageFolder`]: crate::data")]
-#![cfg_attr(not(feature = "tokenizers"), doc = "[`Tokenizer`]: crate::data")]
+#![cfg_attr(not(feature = "tokenizers"), doc = "[`Tokenizer`]: crate::data\n[`ChatTemplate`]: crate::data")]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "tokenizers")]
+mod chat;
 mod collate;
 mod csv;
 mod dataset;
@@ -57,6 +60,8 @@ mod text;
 mod tokenizer;
 mod workers;
 
+#[cfg(feature = "tokenizers")]
+pub use chat::{ChatMessage, ChatOptions, ChatTemplate};
 pub use collate::{Batch, Collate};
 pub use csv::{Csv, CsvColumn, CsvOptions};
 pub use dataset::{Dataset, FromFn, Map, TensorDataset, Zip, from_fn};
@@ -77,4 +82,4 @@ pub use sampler::{
 };
 pub use text::{Vocabulary, Windows};
 #[cfg(feature = "tokenizers")]
-pub use tokenizer::Tokenizer;
+pub use tokenizer::{DecodeStream, Tokenizer};

@@ -1,5 +1,10 @@
 //! Subword tokenizers, through the crate `tokenizers`.
 
+mod stop;
+mod stream;
+
+pub use stream::DecodeStream;
+
 use crate::error::{bail, err};
 use crate::{DType, Error, ErrorKind, Result, Tensor};
 use cotangent_macros::named;
@@ -114,21 +119,35 @@ impl Tokenizer {
     /// If an id is not in the vocabulary.
     #[named("Tokenizer::decode")]
     pub fn decode(&self, tokens: &Tensor) -> Result<String> {
-        let mut ids = Vec::with_capacity(tokens.numel());
-        for id in tokens.to_dtype(DType::I64)?.to_vec::<i64>()? {
-            match u32::try_from(id).ok().filter(|&id| self.inner.id_to_token(id).is_some()) {
-                Some(id) => ids.push(id),
-                None => {
-                    bail!(
-                        Index,
-                        "Tokenizer::decode",
-                        "{id} is not a token id of the vocabulary of {} tokens",
-                        self.vocab_size()
-                    )
-                }
-            }
+        let tokens = tokens.to_dtype(DType::I64)?.to_vec::<i64>()?;
+        let ids = tokens.into_iter().map(|token| self.checked(token)).collect::<Result<Vec<u32>>>()?;
+        self.text_of(&ids)
+    }
+
+    /// The id of the crate `tokenizers`.
+    fn checked(&self, token: i64) -> Result<u32> {
+        match u32::try_from(token).ok().filter(|&id| self.inner.id_to_token(id).is_some()) {
+            Some(id) => Ok(id),
+            None => bail!(
+                Index,
+                "Tokenizer::decode",
+                "{token} is not a token id of the vocabulary of {} tokens",
+                self.vocab_size()
+            ),
         }
-        guarded(ErrorKind::Value, "Tokenizer::decode", &self.path, || self.inner.decode(&ids, true))
+    }
+
+    fn is_special(&self, id: u32) -> bool {
+        let token = self.inner.id_to_token(id).unwrap_or_default();
+        self.inner.get_added_vocabulary().is_special_token(&token)
+    }
+
+    fn text_of(&self, ids: &[u32]) -> Result<String> {
+        // Some decoders of the crate panic if no token has a text.
+        if ids.iter().all(|&id| self.is_special(id)) {
+            return Ok(String::new());
+        }
+        guarded(ErrorKind::Value, "Tokenizer::decode", &self.path, || self.inner.decode(ids, true))
     }
 }
 

@@ -172,6 +172,24 @@ impl KeyValueCache {
         Ok(())
     }
 
+    /// Repeats each sequence, so that `count` continuations of it are adjacent.
+    pub(super) fn repeat(&mut self, count: usize) -> Result<()> {
+        for block in &mut self.blocks {
+            let room = self.capacity.unwrap_or(block.len.next_power_of_two().max(LEAST)).max(block.len);
+            for kept in [&mut block.keys, &mut block.values] {
+                *kept = with_room(&repeat_rows(&kept.narrow(-2, 0, block.len)?, 0, count)?, room)?;
+            }
+        }
+        if let Some((h, c)) = &self.state {
+            self.state = Some((repeat_rows(h, 1, count)?, repeat_rows(c, 1, count)?));
+        }
+        for text in &mut self.text {
+            *text = repeat_rows(text, 0, count)?;
+        }
+        self.padding = self.padding.iter().flat_map(|&padding| vec![padding; count]).collect();
+        Ok(())
+    }
+
     /// Checks that `steps` more tokens of `batch` sequences fit, before a model computes anything.
     pub(super) fn check(&self, op: &'static str, batch: usize, steps: usize) -> Result<()> {
         let all = self.len + steps;
@@ -416,6 +434,17 @@ impl KeyValueCache {
         block.len = all;
         Ok((block.keys.narrow(-2, 0, all)?, block.values.narrow(-2, 0, all)?))
     }
+}
+
+/// The tensor with each row of a dimension `count` times.
+pub(super) fn repeat_rows(x: &Tensor, dim: usize, count: usize) -> Result<Tensor> {
+    if count == 1 {
+        return Ok(x.clone());
+    }
+    let x = x.unsqueeze(dim as isize + 1)?;
+    let mut shape = x.shape().to_vec();
+    shape[dim + 1] = count;
+    x.expand(shape)?.flatten(dim as isize, dim as isize + 1)?.contiguous()
 }
 
 /// A tensor with memory for `room` tokens, of which the first are those of `x`.

@@ -127,6 +127,14 @@ impl ConfigFile {
         }
     }
 
+    /// An integer or a list of them. Empty if the field is missing.
+    pub fn integers(&self, name: &str) -> Result<Vec<i64>> {
+        let Some(value) = self.present(name) else { return Ok(Vec::new()) };
+        let all = value.as_array().map_or_else(|| std::slice::from_ref(value), Vec::as_slice);
+        let numbers: Option<Vec<i64>> = all.iter().map(Value::as_i64).collect();
+        numbers.ok_or_else(|| err!(Format, "from_file", "{name} must be an integer or a list of integers, got {value}"))
+    }
+
     /// The name of a field that is none of the known ones.
     pub fn unknown(&self, known: &[&str]) -> Option<&str> {
         let names = self.fields.as_object()?.iter().filter(|(_, value)| !value.is_null());

@@ -161,7 +161,10 @@ impl Gpt2 {
         let block = |_| {
             Ok(Block {
                 ln_1: norm()?,
-                attn: Attention { c_attn: conv1d(n_embd, 3 * n_embd, STD)?, c_proj: conv1d(n_embd, n_embd, last)? },
+                attn: Attention {
+                    c_attn: conv1d(n_embd, n_embd.saturating_mul(3), STD)?,
+                    c_proj: conv1d(n_embd, n_embd, last)?,
+                },
                 ln_2: norm()?,
                 mlp: Mlp { c_fc: conv1d(n_embd, inner, STD)?, c_proj: conv1d(inner, n_embd, last)? },
             })

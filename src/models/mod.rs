@@ -19,23 +19,26 @@
 #![cfg_attr(feature = "tokenizers", doc = "```no_run")]
 #![cfg_attr(not(feature = "tokenizers"), doc = "```ignore")]
 //! use cotangent::data::Tokenizer;
-//! use cotangent::models::{GenerateOptions, Gpt2, Gpt2Config, generate_with, load_weights};
-//! use cotangent::nn::Module;
+//! use cotangent::models::{CausalLm, GenerateOptions, Generation};
 //!
-//! let mut model = Gpt2::new(&Gpt2Config::from_file("gpt2/config.json")?)?;
-//! load_weights(&mut model, "gpt2")?;
-//! model.eval(); // turns dropout off
-//! let tokenizer = Tokenizer::open("gpt2/tokenizer.json")?;
-//! let prompt = tokenizer.encode("The meaning of life is")?.unsqueeze(0)?;
-//! let options = GenerateOptions::new().temperature(0.8).top_k(40);
-//! let tokens = generate_with(&model, &prompt, 50, options)?;
-//! println!("{}", tokenizer.decode(&tokens)?);
+//! let model = CausalLm::load("folder")?;
+//! let tokenizer = Tokenizer::open("folder/tokenizer.json")?;
+//! let prompt = tokenizer.encode_special("The meaning of life is")?.unsqueeze(0)?;
+//! let options = GenerateOptions::from_folder("folder")?.temperature(0.8).top_k(40);
+//! let mut text = tokenizer.decode_stream();
+//! for step in Generation::new(&model, &prompt, options)?.take(50) {
+//!     print!("{}", text.push(step?.tokens.item()?)?);
+//! }
+//! println!("{}", text.finish()?);
 //! # Ok::<(), cotangent::Error>(())
 //! ```
 //!
+//! `cargo run --release --example generate --features tokenizers -- FOLDER --chat` is a program for it, with chat templates
+//! (`ChatTemplate` in [`data`](mod@crate::data)).
+//!
 //! [`generate`] and [`generate_with`] keep the keys and values of earlier tokens in a [`KeyValueCache`], so that each step
 //! computes only the new token. [`Generation`] is an iterator over the new tokens, to print a text while it is generated.
-//! [`GenerateOptions`] has `top_p`, penalties, beams and more. For a loop of your own, pass a cache to
+//! [`GenerateOptions`] has `top_p`, penalties, beams, several samples and more. [`Speculation`] uses a smaller model to save passes. For a loop of your own, pass a cache to
 //! [`CausalModel::forward_cached`].
 //!
 #![cfg_attr(feature = "tokenizers", doc = "[`Tokenizer`]: crate::data::Tokenizer")]
@@ -44,6 +47,7 @@
 
 mod bert;
 mod cache;
+mod causal;
 mod config;
 mod ddpm;
 mod generate;
@@ -58,10 +62,11 @@ mod vit;
 
 pub use bert::{Bert, BertConfig, BertOutput};
 pub use cache::KeyValueCache;
+pub use causal::CausalLm;
 pub use ddpm::{Ddpm, DdpmConfig, NoiseSchedule};
 pub use generate::{
-    CausalModel, EndTokens, GenerateOptions, Generated, Generation, GenerationStep, generate, generate_scored,
-    generate_with,
+    CausalModel, EndTokens, GenerateOptions, Generated, Generation, GenerationStep, Speculation, generate,
+    generate_scored, generate_with, speculate,
 };
 pub use gpt2::{Gpt2, Gpt2Config};
 pub use llama::{LayerType, Llama, LlamaConfig, LlamaFamily, RopeScaling};

@@ -14,6 +14,30 @@
 use crate::error::bail;
 use crate::{Result, Shape, Tensor};
 use cotangent_macros::named;
+use std::cell::Cell;
+
+thread_local! {
+    /// Whether values are drawn at all.
+    static IS_SKIPPED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `f`, in which [`uniform`] and [`normal`] draw nothing: they return zeros that need no memory. For models whose values are
+/// all loaded from a file.
+pub(crate) fn skipped<T>(f: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            IS_SKIPPED.set(self.0);
+        }
+    }
+    let _restore = Restore(IS_SKIPPED.replace(true));
+    f()
+}
+
+/// A tensor without values of its own, inside of [`skipped`].
+fn placeholder(shape: &Shape) -> Result<Option<Tensor>> {
+    IS_SKIPPED.get().then(|| Tensor::zeros(())?.expand(&shape[..])).transpose()
+}
 
 /// Whether the variance is preserved in the forward pass (`In`) or in the backward pass (`Out`).
 ///
@@ -101,6 +125,10 @@ pub fn uniform(shape: impl Into<Shape>, low: f64, high: f64) -> Result<Tensor> {
     if !(low <= high && (high - low).is_finite()) {
         bail!(Value, "uniform", "low must be ≤ high and high - low finite, got low {low} and high {high}");
     }
+    let shape = shape.into();
+    if let Some(zeros) = placeholder(&shape)? {
+        return Ok(zeros);
+    }
     let mut tensor = Tensor::rand(shape)?;
     tensor.mul_(high - low)?;
     tensor.add_(low)?;
@@ -123,6 +151,10 @@ pub fn uniform(shape: impl Into<Shape>, low: f64, high: f64) -> Result<Tensor> {
 pub fn normal(shape: impl Into<Shape>, mean: f64, std: f64) -> Result<Tensor> {
     if std.is_nan() || std < 0.0 {
         bail!(Value, "normal", "std must be ≥ 0, got {std}");
+    }
+    let shape = shape.into();
+    if let Some(zeros) = placeholder(&shape)? {
+        return Ok(zeros);
     }
     let mut tensor = Tensor::randn(shape)?;
     tensor.mul_(std)?;

@@ -12,6 +12,7 @@ mod checks;
 #[allow(dead_code)]
 mod json;
 
+mod causal;
 mod decoders;
 mod generate;
 mod gpt;
@@ -20,4 +21,5 @@ mod lora;
 mod models;
 mod modules;
 mod parametrize;
+mod speculate;
 mod transformer;

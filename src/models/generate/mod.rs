@@ -1,13 +1,16 @@
 //! Autoregressive generation, token by token.
 
 mod beams;
+mod defaults;
 mod options;
 #[cfg(feature = "cuda")]
 mod recorded;
 mod sampling;
+mod speculate;
 mod stream;
 
 pub use options::{EndTokens, GenerateOptions};
+pub use speculate::{Speculation, speculate};
 pub use stream::{Generation, GenerationStep};
 
 use super::cache::KeyValueCache;

@@ -101,6 +101,9 @@ options!(@struct [
     /// The seed of the draws. With a seed they come from a generator of their own, and the same seed gives the same text. By
     /// default they come from the current generator: see [`manual_seed`](crate::manual_seed).
     seed: Option<u64> = None,
+    /// The number of continuations of each prompt, each with draws of its own. The prompt is computed once. The continuations of a
+    /// prompt are adjacent rows of the result.
+    samples: usize = 1,
     /// The number of continuations that a beam search compares at each step. It returns the one with the largest sum of
     /// log-probabilities, divided by a power of its length: see [`length_penalty`](Self::length_penalty). The search ends
     /// when that many continuations have ended and no other one has a better score.
@@ -114,6 +117,16 @@ options!(@struct [
 ]);
 
 impl GenerateOptions {
+    /// The tokens that end a sequence: see [`end`](Self::end).
+    ///
+    /// ```
+    /// use cotangent::models::GenerateOptions;
+    /// assert_eq!(GenerateOptions::new().end(2).end_tokens().tokens(), [2]);
+    /// ```
+    pub fn end_tokens(&self) -> &EndTokens {
+        &self.end
+    }
+
     /// Refuses values out of range, and options that would have no effect.
     #[track_caller]
     pub(super) fn check(&self) -> Result<()> {
@@ -148,6 +161,12 @@ impl GenerateOptions {
         }
         if self.stop.iter().any(Vec::is_empty) {
             bail!(Value, OP, "sequences in stop must have at least one token, got an empty one");
+        }
+        if self.samples == 0 {
+            bail!(Value, OP, "samples must be ≥ 1, got 0");
+        }
+        if self.samples > 1 && temperature == 0.0 {
+            bail!(Value, OP, "temperature must be > 0 with samples, got 0: all would be equal");
         }
         if beams == 0 {
             bail!(Value, OP, "beams must be ≥ 1, got 0");

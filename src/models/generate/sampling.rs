@@ -10,7 +10,7 @@ pub(super) fn wide(logits: &Tensor) -> Result<Tensor> {
 }
 
 /// The penalties, and which tokens each sequence has.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Penalties {
     repetition: f64,
     presence: f64,
@@ -129,6 +129,28 @@ impl Sampler {
         match tokens {
             Some(tokens) => tokens.gather(1, &drawn),
             None => Ok(drawn),
+        }
+    }
+
+    /// The probabilities that tokens are drawn with, in f64, from logits `[1, vocabulary]`.
+    pub(super) fn probabilities(&self, logits: &Tensor) -> Result<Vec<f64>> {
+        let (kept, tokens) = self.warp(logits)?;
+        let kept = kept.to_dtype(DType::F64)?.softmax(-1)?;
+        match tokens {
+            Some(tokens) => {
+                let none = Tensor::zeros_with(logits.shape(), (DType::F64, logits.device()))?;
+                none.scatter(1, &tokens, &kept)?.to_vec()
+            }
+            None => kept.to_vec(),
+        }
+    }
+
+    /// A number of [0, 1) from the generator that draws tokens.
+    pub(super) fn uniform(&mut self) -> Result<f64> {
+        let rand = || Tensor::rand_with([1], DType::F64)?.item::<f64>();
+        match &mut self.generator {
+            Some(generator) => with_generator(generator, rand),
+            None => rand(),
         }
     }
 

@@ -6,7 +6,7 @@ use super::options::{GenerateOptions, OP};
 use super::recorded::{self, RecordedStep};
 use super::sampling::{Penalties, Sampler, wide};
 use crate::error::bail;
-use crate::models::cache::KeyValueCache;
+use crate::models::cache::{KeyValueCache, repeat_rows};
 use crate::{DType, Device, Result, Tensor, autograd, keepdim};
 
 /// One step of a [`Generation`](crate::models::Generation).
@@ -137,15 +137,22 @@ impl<'a, M: CausalModel + ?Sized> Generation<'a, M> {
             if !cache.is_start_of(&text)? {
                 bail!(Value, OP, "tokens must start with the {} tokens in the cache, got others", cache.len());
             }
+            let given = text.narrow(1, cache.len(), steps - cache.len())?;
+            let samples = options.samples;
+            let Some(rows) = batch.checked_mul(samples) else {
+                bail!(Value, OP, "samples must be fewer, got {samples} of each of {batch} sequences");
+            };
+            let text = repeat_rows(&text, 0, samples)?;
+            let padding: Vec<usize> = cache.padding().iter().flat_map(|&count| vec![count; samples]).collect();
             Ok(Generation {
                 model,
-                penalties: Penalties::new(&options, &text, cache.padding()),
+                penalties: Penalties::new(&options, &text, &padding),
                 sampler: Sampler::new(&options),
-                given: text.narrow(1, cache.len(), steps - cache.len())?,
+                given,
                 text: vec![text],
                 log_probs: Vec::new(),
-                read: vec![Vec::new(); if options.has_end() { batch } else { 0 }],
-                ended: vec![false; batch],
+                read: vec![Vec::new(); if options.has_end() { rows } else { 0 }],
+                ended: vec![false; rows],
                 is_done: false,
                 options,
                 #[cfg(feature = "cuda")]
@@ -222,6 +229,12 @@ impl<'a, M: CausalModel + ?Sized> Generation<'a, M> {
     /// The logits of the next token, `[batch, vocab_size]`.
     #[track_caller]
     fn logits(&mut self) -> Result<Tensor> {
+        if self.options.samples > 1 && self.log_probs.is_empty() {
+            // The prompt is computed once.
+            let logits = wide(&self.model.next_logits(&self.given, &mut self.cache)?)?;
+            self.cache.repeat(self.options.samples)?;
+            return repeat_rows(&logits, 0, self.options.samples);
+        }
         #[cfg(feature = "cuda")]
         if let Some(logits) = recorded::step(&mut self.recorded, self.model, &mut self.cache, &self.given)? {
             return Ok(logits);

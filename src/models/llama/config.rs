@@ -32,7 +32,7 @@ pub enum LlamaFamily {
 }
 
 impl LlamaFamily {
-    const NAMES: [(&str, LlamaFamily); 7] = [
+    pub(in crate::models) const NAMES: [(&str, LlamaFamily); 7] = [
         ("llama", LlamaFamily::Llama),
         ("qwen2", LlamaFamily::Qwen2),
         ("qwen3", LlamaFamily::Qwen3),
@@ -48,6 +48,11 @@ impl LlamaFamily {
             let known: Vec<&str> = LlamaFamily::NAMES.iter().map(|(name, _)| *name).collect();
             err!(Format, "from_file", "model_type must be one of {}, got {name}", known.join(", "))
         })
+    }
+
+    /// The `model_type` of its files.
+    pub(in crate::models) fn name(self) -> &'static str {
+        LlamaFamily::NAMES.iter().find(|(_, family)| *family == self).map_or("llama", |(name, _)| name)
     }
 
     /// Gemma 1 or 2.

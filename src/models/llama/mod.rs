@@ -175,9 +175,9 @@ impl Llama {
         }
         let linear = |from: usize, to: usize, bias: bool| -> Result<Linear> {
             let mut layer = Linear::new_with(from, to, LinearOptions::new().bias(bias))?;
-            layer.weight.set(&init::normal([to, from], 0.0, 0.02)?)?;
+            layer.weight = Parameter::new(init::normal([to, from], 0.0, 0.02)?)?;
             if let Some(bias) = &mut layer.bias {
-                bias.set(&Tensor::zeros([to])?)?;
+                *bias = Parameter::new(Tensor::zeros([to])?)?;
             }
             Ok(layer)
         };
@@ -190,10 +190,10 @@ impl Llama {
         let block = |window| {
             Ok(Block {
                 self_attn: Attention {
-                    q_proj: lora(size, heads * head, bias)?,
-                    k_proj: lora(size, groups * head, bias)?,
-                    v_proj: lora(size, groups * head, bias)?,
-                    o_proj: lora(heads * head, size, out_bias)?,
+                    q_proj: lora(size, heads.saturating_mul(head), bias)?,
+                    k_proj: lora(size, groups.saturating_mul(head), bias)?,
+                    v_proj: lora(size, groups.saturating_mul(head), bias)?,
+                    o_proj: lora(heads.saturating_mul(head), size, out_bias)?,
                     q_norm: head_norm()?,
                     k_norm: head_norm()?,
                     window,
@@ -242,6 +242,10 @@ impl Llama {
     #[track_caller]
     pub fn forward(&self, tokens: &Tensor) -> Result<Tensor> {
         self.forward_cached(tokens, &mut KeyValueCache::none())
+    }
+
+    pub(super) fn family(&self) -> LlamaFamily {
+        self.config.model_type
     }
 
     fn attend(

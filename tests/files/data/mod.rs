@@ -1,5 +1,9 @@
 //! Datasets, loaders and sources of data.
 
+#[cfg(feature = "tokenizers")]
+mod chat;
+#[cfg(feature = "tokenizers")]
+mod decode;
 mod images;
 mod loader;
 mod order;
