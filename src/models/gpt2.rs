@@ -6,7 +6,9 @@ use super::generate::CausalModel;
 use super::{Adaptable, Published, check_tied, without_prefix};
 use crate::error::bail;
 use crate::io::StateDict;
-use crate::nn::{Dropout, Embedding, Forward, LayerNorm, LayerNormLayerOptions, LoraLinear, Module, Parameter, init};
+use crate::nn::{
+    Dropout, Embedding, Forward, LayerNorm, LayerNormLayerOptions, LoraLinear, Module, Parameter, init, linear,
+};
 use crate::options::Gelu;
 use crate::{DType, Result, Tensor};
 use std::path::Path;
@@ -220,7 +222,7 @@ impl CausalModel for Gpt2 {
             x = x.add(&self.drop.forward(&block.mlp.c_proj.forward(&hidden)?)?)?;
         }
         cache.advance(tokens)?;
-        self.ln_f.forward(&x)?.linear(&self.wte.weight, None)
+        linear(&self.ln_f.forward(&x)?, &self.wte.weight, None)
     }
 }
 

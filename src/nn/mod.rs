@@ -85,6 +85,7 @@ mod norm;
 mod parameter;
 mod parametrize;
 mod pool;
+mod quantize;
 mod recurrent;
 mod sequential;
 mod shapes;
@@ -127,6 +128,7 @@ pub use conv::{
 /// ```
 pub use cotangent_macros::Module;
 pub(crate) use cotangent_macros::layer;
+pub(crate) use layers::linear;
 pub use layers::{Dropout, Embedding, LayerNorm, LayerNormLayerOptions, Linear, LinearOptions};
 pub use list::{LayerEntry, list};
 pub use lora::LoraLinear;
@@ -147,6 +149,8 @@ pub use pool::{
     AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d,
     AvgPool1d, AvgPool2d, AvgPool3d, MaxPool1d, MaxPool2d, MaxPool3d,
 };
+pub use crate::quantized::{QuantFormat, QuantizedTensor};
+pub use quantize::{dequantize, quantize};
 pub use recurrent::{GRU, GRUOptions, LSTM, LSTMOptions, RNN, RNNOptions, RnnNonlinearity};
 pub use sequential::{Lambda, Layer, Sequential};
 pub use shapes::{

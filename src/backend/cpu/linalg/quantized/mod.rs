@@ -1,0 +1,214 @@
+//! Products of a few rows with a quantised matrix, as in decoding text, and the conversion of quantised rows to f32.
+//!
+//! The matrix is read once, in memory order, and unpacked in the L1 cache into small integers. The rows of the other operand are
+//! quantised to 8 bits in blocks of 32, as llama.cpp does, so that the products are sums of integers, which are exact; the scales are
+//! applied in f32.
+
+mod activations;
+mod dot;
+mod encode;
+mod unpack;
+
+pub(crate) use encode::quantize;
+
+use crate::backend::cpu::linalg::gemm::GRAIN;
+use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::threads::{Ptr, parallel};
+use crate::backend::spec::{NF4, QuantFormat};
+use crate::backend::{View, ViewMut};
+use crate::error::bail;
+use crate::{DType, Result};
+use activations::Activations;
+use std::ops::Range;
+use unpack::{GROUP, Group, PART, Unpack};
+
+/// The most rows, for which there are sums.
+pub(crate) const MOST: usize = 16;
+
+/// Calls a generic function for the type that unpacks a format. NF4 has none: its elements are no integers.
+macro_rules! with_unpack {
+    ($format:expr, $U:ident => $run:expr, nf4 => $nf4:expr) => {
+        match $format {
+            QuantFormat::Q4_0 => {
+                type $U = unpack::Q4_0;
+                $run
+            }
+            QuantFormat::Q4_1 => {
+                type $U = unpack::Q4_1;
+                $run
+            }
+            QuantFormat::Q5_0 => {
+                type $U = unpack::Q5_0;
+                $run
+            }
+            QuantFormat::Q5_1 => {
+                type $U = unpack::Q5_1;
+                $run
+            }
+            QuantFormat::Q8_0 => {
+                type $U = unpack::Q8_0;
+                $run
+            }
+            QuantFormat::Q2K => {
+                type $U = unpack::Q2K;
+                $run
+            }
+            QuantFormat::Q3K => {
+                type $U = unpack::Q3K;
+                $run
+            }
+            QuantFormat::Q4K => {
+                type $U = unpack::Q4K;
+                $run
+            }
+            QuantFormat::Q5K => {
+                type $U = unpack::Q5K;
+                $run
+            }
+            QuantFormat::Q6K => {
+                type $U = unpack::Q6K;
+                $run
+            }
+            QuantFormat::Int8 => {
+                type $U = unpack::Int8;
+                $run
+            }
+            QuantFormat::Int4Group32 => {
+                type $U = unpack::Int4<32, 19>;
+                $run
+            }
+            QuantFormat::Int4Group64 => {
+                type $U = unpack::Int4<64, 35>;
+                $run
+            }
+            QuantFormat::Int4Group128 => {
+                type $U = unpack::Int4<128, 67>;
+                $run
+            }
+            QuantFormat::Nf4 => $nf4,
+        }
+    };
+}
+
+/// A quantised matrix: rows of `row_bytes` bytes with `inputs` elements each.
+#[derive(Clone, Copy)]
+struct Matrix<'a> {
+    bytes: &'a [u8],
+    row_bytes: usize,
+    inputs: usize,
+}
+
+impl<'a> Matrix<'a> {
+    fn new(op: &'static str, format: QuantFormat, blocks: &View<'a>) -> Result<Matrix<'a>> {
+        let (Some(bytes), &[rows, row_bytes]) = (blocks.as_slice::<u8>(), &blocks.layout.shape()[..]) else {
+            bail!(Backend, op, "blocks must be a contiguous matrix of u8 on the CPU");
+        };
+        let Some(inputs) = format.row_elements(row_bytes) else {
+            bail!(Backend, op, "rows of {row_bytes} bytes are no rows of {format}");
+        };
+        debug_assert_eq!(bytes.len(), rows * row_bytes);
+        Ok(Matrix { bytes, row_bytes, inputs })
+    }
+
+    #[inline(always)]
+    fn row(&self, at: usize) -> &'a [u8] {
+        &self.bytes[at * self.row_bytes..(at + 1) * self.row_bytes]
+    }
+}
+
+/// Whether [`product`] takes so many rows with a matrix of this format.
+pub(crate) fn takes(format: QuantFormat, rows: usize) -> bool {
+    format != QuantFormat::Nf4 && rows <= MOST
+}
+
+/// `out = x · matrixᵀ`, where `x` is contiguous of f32, of shape `[m, inputs]`, and [`takes`] is true. `out` is contiguous, of f32
+/// and shape `[m, outputs]`.
+pub(crate) fn product(
+    op: &'static str,
+    x: View<'_>,
+    format: QuantFormat,
+    blocks: View<'_>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let matrix = Matrix::new(op, format, &blocks)?;
+    let (outputs, k) = (blocks.layout.shape()[0], matrix.inputs);
+    let (Some(x), DType::F32, true) = (x.as_slice::<f32>(), out.dtype, out.layout.is_contiguous()) else {
+        bail!(Backend, op, "input and result must be contiguous f32 on the CPU");
+    };
+    if outputs == 0 || x.is_empty() {
+        // SAFETY: the result is contiguous, and has one owner.
+        unsafe { out.first().write_bytes(0, out.layout.numel() * size_of::<f32>()) };
+        return Ok(());
+    }
+    let m = x.len() / k;
+    if m > MOST || out.layout.numel() != m * outputs {
+        bail!(Backend, op, "products with quantised matrices must have at most {MOST} rows, got {m}");
+    }
+    let to = Ptr::new(out.first().cast::<f32>());
+    let grain = (GRAIN / k.saturating_mul(m + 2)).max(1);
+    with_unpack!(format, U => {
+        let x = Activations::new::<U>(op, x, k)?;
+        let part = |range: Range<usize>| dot::Part { matrix, x: &x, out: to.get(), outputs, range };
+        // SAFETY: `out` has `outputs` elements for each row of `x`, and each piece writes its own columns.
+        parallel(outputs, grain, |range| unsafe { dot::run::<U>(part(range)) });
+    }, nf4 => bail!(Backend, op, "there is no product of integers for NF4"));
+    Ok(())
+}
+
+/// Writes the elements of quantised rows to `out`, contiguous of f32.
+pub(crate) fn dequantize(op: &'static str, format: QuantFormat, blocks: View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+    let matrix = Matrix::new(op, format, &blocks)?;
+    let (rows, k) = (blocks.layout.shape()[0], matrix.inputs);
+    if out.dtype != DType::F32 || !out.layout.is_contiguous() || out.layout.numel() != rows * k {
+        bail!(Backend, op, "the result must be contiguous f32 with {} elements", rows * k);
+    }
+    let to = Ptr::new(out.first().cast::<f32>());
+    parallel(rows, (GRAIN / k.max(1)).max(1), |range| {
+        for at in range {
+            // SAFETY: `out` has `k` elements for each row, which one piece writes.
+            let to = unsafe { std::slice::from_raw_parts_mut(to.get().add(at * k), k) };
+            let row = matrix.row(at);
+            with_unpack!(format, U => dispatch(Widen::<U> { row, to, format: std::marker::PhantomData }), nf4 => widen_nf4(row, to));
+        }
+    });
+    Ok(())
+}
+
+/// Converts a row to f32.
+struct Widen<'a, U> {
+    row: &'a [u8],
+    to: &'a mut [f32],
+    format: std::marker::PhantomData<U>,
+}
+
+impl<U: Unpack> Job for Widen<'_, U> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let mut group = Group::new();
+        for (index, to) in self.to.chunks_mut(GROUP).enumerate() {
+            U::unpack(self.row, index, &mut group);
+            let mut values = [0.0_f32; GROUP];
+            for (part, values) in values.as_chunks_mut::<PART>().0.iter_mut().enumerate() {
+                let (scale, shift) = (group.scales[part], group.shifts[part]);
+                for (i, value) in values.iter_mut().enumerate() {
+                    let code = f32::from(i16::from(group.codes[PART * part + i]) - i16::from(U::OFFSET));
+                    // No fused operation: the same bits as the reference on every CPU.
+                    *value = if U::SHIFTED { scale * code + shift } else { scale * code };
+                }
+            }
+            to.copy_from_slice(&values[..to.len()]);
+        }
+    }
+}
+
+fn widen_nf4(row: &[u8], to: &mut [f32]) {
+    for (block, to) in row.as_chunks::<36>().0.iter().zip(to.as_chunks_mut::<64>().0) {
+        let scale = f32::from_le_bytes([block[0], block[1], block[2], block[3]]);
+        for (i, to) in to.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+            let byte = usize::from(block[4 + i]);
+            *to = [NF4[byte >> 4] * scale, NF4[byte & 15] * scale];
+        }
+    }
+}
