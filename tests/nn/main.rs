@@ -20,4 +20,5 @@ mod lora;
 mod models;
 mod modules;
 mod parametrize;
+mod quantized;
 mod transformer;
