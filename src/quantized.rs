@@ -12,13 +12,13 @@ const LINEAR: &str = "quantized_linear";
 /// The most elements of a weight that are converted to floats at once: 2 MB, which stay in the L2 cache.
 const PART: usize = 1 << 19;
 
-/// A weight of shape `[outputs, inputs]` in a [`QuantFormat`]: its bytes are those of a file, and it is never converted to floats as a
-/// whole.
+/// A weight of shape `[outputs, inputs]` in a [`QuantFormat`]: its bytes are those of a file, and it is never converted to
+/// floats as a whole.
 ///
-/// [`linear`](Self::linear) multiplies with it. For at most 16 rows of inputs, as in decoding text, it quantises these to 8 bits in
-/// blocks of 32, and sums products of integers, as llama.cpp does: the result differs from that of the dequantised weight by about 0.5 % of
-/// its size. For more rows, for `f64` and for [`QuantFormat::Nf4`] it dequantises parts of the weight in the cache and multiplies
-/// floats.
+/// [`linear`](Self::linear) multiplies with it. For at most 16 rows of inputs, as in decoding text, it quantises these to 8
+/// bits in blocks of 32, and sums products of integers, as llama.cpp does: the result differs from that of the dequantised
+/// weight by about 0.5 % of its size. For more rows, for `f64` and for [`QuantFormat::Nf4`] it dequantises parts of the
+/// weight in the cache and multiplies floats.
 ///
 /// ```
 /// use cotangent::Generator;
@@ -40,12 +40,12 @@ pub struct QuantizedTensor {
 }
 
 impl QuantizedTensor {
-    /// Quantises a matrix of floats row by row, with the rounding of ggml's reference implementation where the format has blocks of
-    /// 32, and with scales fitted by least squares in the K-formats.
+    /// Quantises a matrix of floats row by row, with the rounding of ggml's reference implementation where the format has
+    /// blocks of 32, and with scales fitted by least squares in the K-formats.
     ///
     /// # Errors
-    /// If `values` is not a matrix of floats on the CPU, its rows are not a multiple of the format's blocks, or a value is not finite or
-    /// exceeds the range of the scales.
+    /// If `values` is not a matrix of floats on the CPU, its rows are not a multiple of the format's blocks, or a value is
+    /// not finite or exceeds the range of the scales.
     #[track_caller]
     pub fn quantize(values: &Tensor, format: QuantFormat) -> Result<QuantizedTensor> {
         const OP: &str = "QuantizedTensor::quantize";
@@ -131,8 +131,8 @@ impl QuantizedTensor {
         })
     }
 
-    /// The rows at these indices, in `f32`: the result has the shape of the indices followed by the number of inputs. Only these rows
-    /// are dequantised.
+    /// The rows at these indices, in `f32`: the result has the shape of the indices followed by the number of inputs. Only
+    /// these rows are dequantised.
     ///
     /// ```
     /// use cotangent::{Tensor, tensor};

@@ -208,8 +208,8 @@ pub(crate) fn group_norm_backward(
     interrupt::caught(op, || cpu::nn::group_norm::backward(op, inputs, each, weight, input_grad, sums))
 }
 
-/// `out = x · matrixᵀ` for few rows `x` `[m, inputs]` in f32, for which [`takes_quantized`] is true, and a quantised matrix with the
-/// blocks `[outputs, bytes]`. `out` is `[m, outputs]` in f32. All are contiguous.
+/// `out = x · matrixᵀ` for few rows `x` `[m, inputs]` in f32, for which [`takes_quantized`] is true, and a quantised matrix
+/// with the blocks `[outputs, bytes]`. `out` is `[m, outputs]` in f32. All are contiguous.
 pub(crate) fn quantized_product(
     op: &'static str,
     x: View<'_>,

@@ -55,8 +55,8 @@ impl Parameter {
         Ok(Parameter { tensor: leaf, id: Arc::new(()), format: None })
     }
 
-    /// A frozen parameter with a quantised weight. The parameter's tensor has the bytes of the blocks. The name of the format is the last
-    /// part of its name in a state dictionary: `fc.weight.Q8_0`.
+    /// A frozen parameter with a quantised weight. The parameter's tensor has the bytes of the blocks. The name of the format
+    /// is the last part of its name in a state dictionary: `fc.weight.Q8_0`.
     ///
     /// [`Linear`](super::Linear), [`LoraLinear`](super::LoraLinear) and [`Embedding`](super::Embedding) compute with it.
     /// [`quantize`](super::quantize()) makes these parameters in a model.

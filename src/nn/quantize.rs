@@ -8,12 +8,12 @@ use crate::error::named;
 use crate::quantized::{QuantFormat, QuantizedTensor};
 use std::collections::HashMap;
 
-/// Quantises the weights of linear layers and embeddings. `choose` gets the name of a layer and its weight, and returns the format, or
-/// `None` to leave the layer as it is. Returns the number of weights that were quantised.
+/// Quantises the weights of linear layers and embeddings. `choose` gets the name of a layer and its weight, and returns the
+/// format, or `None` to leave the layer as it is. Returns the number of weights that were quantised.
 ///
-/// Quantised weights are frozen. [`LoraLinear`](super::LoraLinear) layers can be given an adapter, which is trained on top of them
-/// (QLoRA). The layers are [`Linear`](super::Linear), `LoraLinear` and [`Embedding`](super::Embedding), wherever they are in the
-/// model. Weights that are already quantised stay.
+/// Quantised weights are frozen. [`LoraLinear`](super::LoraLinear) layers can be given an adapter, which is trained on top of
+/// them (QLoRA). The layers are [`Linear`](super::Linear), `LoraLinear` and [`Embedding`](super::Embedding), wherever they
+/// are in the model. Weights that are already quantised stay.
 ///
 /// ```
 /// use cotangent::nn::{self, Forward, Linear, Module, QuantFormat, ReLU, Sequential};
@@ -28,8 +28,8 @@ use std::collections::HashMap;
 /// ```
 ///
 /// # Errors
-/// If the rows of a weight are not a multiple of the format's blocks, a value is not finite, a weight is not on the CPU or is shared with
-/// a layer outside of the model, or memory runs out; nothing is changed then.
+/// If the rows of a weight are not a multiple of the format's blocks, a value is not finite, a weight is not on the CPU or is
+/// shared with a layer outside of the model, or memory runs out; nothing is changed then.
 #[track_caller]
 pub fn quantize<M: Module + ?Sized>(
     model: &mut M,
@@ -69,8 +69,8 @@ pub fn dequantize<M: Module + ?Sized>(model: &mut M) -> Result<usize> {
     named("dequantize", replace("dequantize", model, new))
 }
 
-/// Replaces the weights of layers for which `new` returns a parameter. It gets the name of the layer, its weight, and whether a dense
-/// weight of the layer is `[inputs, outputs]`. All new ones are computed before the first is stored.
+/// Replaces the weights of layers for which `new` returns a parameter. It gets the name of the layer, its weight, and whether
+/// a dense weight of the layer is `[inputs, outputs]`. All new ones are computed before the first is stored.
 fn replace<M: Module + ?Sized>(
     op: &'static str,
     model: &mut M,

@@ -1,5 +1,5 @@
-//! Quantised weights: their bytes and values against the package `gguf`, products against those of the dequantised weights, models and
-//! files. The fixtures are written by `tools/gguf_fixtures.py`.
+//! Quantised weights: their bytes and values against the package `gguf`, products against those of the dequantised weights,
+//! models and files. The fixtures are written by `tools/gguf_fixtures.py`.
 
 use cotangent::autograd::{self, GradOptions};
 use cotangent::io::{gguf, npz};

@@ -1,7 +1,7 @@
 //! Formats of quantised weights: blocks of elements that share scales.
 //!
-//! In every format of GGUF an element is a scale times a small integer, for some formats minus a minimum. The functions below compute
-//! element `i` of a block; ggml's `ggml-common.h` describes the blocks. They are the reference for the kernels.
+//! In every format of GGUF an element is a scale times a small integer, for some formats minus a minimum. The functions below
+//! compute element `i` of a block; ggml's `ggml-common.h` describes the blocks. They are the reference for the kernels.
 
 use crate::Result;
 use crate::error::bail;
@@ -10,8 +10,8 @@ use std::fmt;
 
 /// How the elements of a quantised weight are stored. Rows are quantised independently of each other.
 ///
-/// The formats of GGUF have the bytes of llama.cpp's files. The others are those of PyTorch's ecosystem: one scale for each row, a scale
-/// and a zero point for each group, and the 4-bit NormalFloat of QLoRA.
+/// The formats of GGUF have the bytes of llama.cpp's files. The others are those of PyTorch's ecosystem: one scale for each
+/// row, a scale and a zero point for each group, and the 4-bit NormalFloat of QLoRA.
 ///
 /// ```
 /// use cotangent::nn::QuantFormat;
@@ -123,7 +123,8 @@ impl QuantFormat {
         QuantFormat::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// The number of elements that share a block: rows are a multiple of it. 1 for [`Int8`](QuantFormat::Int8), whose rows have any size.
+    /// The number of elements that share a block: rows are a multiple of it. 1 for [`Int8`](QuantFormat::Int8), whose rows
+    /// have any size.
     pub fn block_elements(self) -> usize {
         self.block().elements
     }
@@ -336,7 +337,8 @@ pub(crate) const NF4: [f32; 16] = [
     1.0,
 ];
 
-/// The largest absolute value (4 bytes), 64 elements of 4 bits: the first of two in the high half of the byte, as in bitsandbytes.
+/// The largest absolute value (4 bytes), 64 elements of 4 bits: the first of two in the high half of the byte, as in
+/// bitsandbytes.
 fn nf4(block: &[u8], to: &mut [f32]) {
     let scale = single(block);
     fill(to, |i| NF4[usize::from(block[4 + i / 2] >> (4 * (1 - i % 2)) & 15)] * scale);

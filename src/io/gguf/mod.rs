@@ -1,7 +1,8 @@
 //! GGUF files, the format of llama.cpp: metadata, and tensors that are mostly quantised.
 //!
 //! Tensors of `F32`, `F16`, `BF16`, `F64` and integers are loaded as they are; those of `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`, `Q8_0` and
-//! `Q2_K` to `Q6_K` are dequantised to `f32`. [`Reader::quantized`] reads these as they are. Shapes are row-major: the contiguous dimension is the last.
+//! `Q2_K` to `Q6_K` are dequantised to `f32`. [`Reader::quantized`] reads these as they are. Shapes are row-major: the
+//! contiguous dimension is the last.
 //!
 //! [`load`] returns a dictionary: [from a file into a model](super#from-a-file-into-a-model). The names are those of llama.cpp.
 //!

@@ -12,9 +12,9 @@ use std::path::Path;
 const OP: &str = "from_gguf";
 
 impl Llama {
-    /// Loads a model from a GGUF file of llama.cpp, for the architectures `llama` (which includes Mistral), `qwen2`, `qwen3`, `phi3`,
-    /// `gemma` and `gemma2`. Quantised weights stay as they are in the file, embeddings included, and are frozen; others are loaded as
-    /// `f32`. The tokenizer is not read.
+    /// Loads a model from a GGUF file of llama.cpp, for the architectures `llama` (which includes Mistral), `qwen2`, `qwen3`,
+    /// `phi3`, `gemma` and `gemma2`. Quantised weights stay as they are in the file, embeddings included, and are frozen;
+    /// others are loaded as `f32`. The tokenizer is not read.
     ///
     /// The configuration comes from the metadata, and the names of the parameters are those of [`Llama::new`].
     ///
@@ -28,8 +28,8 @@ impl Llama {
     /// ```
     ///
     /// # Errors
-    /// If the file cannot be read, has another architecture, lacks a tensor or has an unknown one, or requires a feature that the model does
-    /// not support, such as positions scaled by YaRN.
+    /// If the file cannot be read, has another architecture, lacks a tensor or has an unknown one, or requires a feature that
+    /// the model does not support, such as positions scaled by YaRN.
     #[track_caller]
     pub fn from_gguf(path: impl AsRef<Path>) -> Result<Llama> {
         let load = |path: &Path| {
@@ -307,8 +307,8 @@ fn read(
     }
 }
 
-/// The rows of queries or keys in the order of Hugging Face's models. llama.cpp rotates pairs of adjacent rows, these the two halves of a
-/// head. Quantised rows are moved as a whole.
+/// The rows of queries or keys in the order of Hugging Face's models. llama.cpp rotates pairs of adjacent rows, these the two
+/// halves of a head. Quantised rows are moved as a whole.
 fn without_interleaving(rows: &Tensor, head: usize) -> Result<Tensor> {
     let count = rows.shape()[0];
     if head == 0 || !count.is_multiple_of(head) {

@@ -104,8 +104,8 @@ fn quantize_block(x: &[f32; BLOCK]) -> ([i8; BLOCK], f32) {
     (codes, scale + bad.iter().sum::<f32>())
 }
 
-/// The nearest integer of a number in ±127, even for a half. Adding and subtracting 1.5 · 2^23 rounds, as the sum has no digits after
-/// the point.
+/// The nearest integer of a number in ±127, even for a half. Adding and subtracting 1.5 · 2^23 rounds, as the sum has no
+/// digits after the point.
 #[inline(always)]
 fn round(x: f32) -> i8 {
     const SHIFT: f32 = 12_582_912.0;

@@ -1,12 +1,18 @@
 //! Dot products of quantised rows: with AVX-512 and VNNI, or as a plain loop that is compiled for every level.
 //!
-//! Both unpack a group of 256 elements of the matrix into the L1 cache, and multiply it with that group of every row of activations.
-//! Sums of products of codes are integers; they are multiplied by the scales of both and added up in f32.
+//! Both unpack a group of 256 elements of the matrix into the L1 cache, and multiply it with that group of every row of
+//! activations. Sums of products of codes are integers; they are multiplied by the scales of both and added up in f32.
 
 use super::activations::{ActivationGroup, Activations};
 use super::unpack::{GROUP, Group, PART, PARTS, Unpack};
 use super::{MOST, Matrix};
 use crate::backend::cpu::runtime::simd::{Job, dispatch, mul_add};
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{
+    __m512i, _mm512_add_epi32, _mm512_add_ps, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_load_ps,
+    _mm512_load_si512, _mm512_loadu_ps, _mm512_mul_ps, _mm512_permutexvar_ps, _mm512_reduce_add_ps, _mm512_set1_epi32,
+    _mm512_setr_epi32, _mm512_setzero_si512, _mm512_storeu_ps,
+};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -21,7 +27,7 @@ pub(super) struct Part<'a> {
 }
 
 /// # Safety
-/// `out` is valid for writes of `x.rows · outputs` elements, and nobody else accesses the columns of `range` meanwhile.
+/// `out` is valid for writes of `x.rows · outputs` elements, and nothing else accesses the columns of `range` meanwhile.
 pub(super) unsafe fn run<U: Unpack>(part: Part<'_>) {
     #[cfg(target_arch = "x86_64")]
     if crate::backend::cpu::runtime::simd::has_vnni() {
@@ -31,31 +37,51 @@ pub(super) unsafe fn run<U: Unpack>(part: Part<'_>) {
     dispatch(Plain(part, PhantomData::<U>));
 }
 
-/// The loop over columns and groups, with the sums of a group as an argument.
+/// The arithmetic of a level. Functions of a trait and not closures, which would not be compiled for the CPU's features.
+trait Kernel {
+    /// An unpacked group.
+    type Codes;
+
+    /// # Safety
+    /// The CPU has the features of the kernel.
+    unsafe fn unpack<U: Unpack>(row: &[u8], index: usize, to: &mut Group) -> Self::Codes;
+
+    /// Adds the products of a group.
+    ///
+    /// # Safety
+    /// As [`unpack`](Self::unpack).
+    unsafe fn add<U: Unpack>(codes: &Self::Codes, group: &Group, x: &ActivationGroup, sums: &mut [f32; PARTS]);
+
+    /// The sum of the lanes.
+    ///
+    /// # Safety
+    /// As [`unpack`](Self::unpack).
+    unsafe fn total(lanes: &[f32; PARTS]) -> f32;
+}
+
+/// The loop over columns and groups.
 ///
 /// # Safety
-/// As [`run`].
+/// As [`run`], on a CPU with the features of the kernel.
 #[inline(always)]
-unsafe fn columns<U: Unpack>(
-    part: Part<'_>,
-    add: impl Fn(&Group, &ActivationGroup, &mut [f32; PARTS]),
-    total: impl Fn(&[f32; PARTS]) -> f32,
-) {
+unsafe fn columns<U: Unpack, K: Kernel>(part: Part<'_>) {
     let Part { matrix, x, out, outputs, range } = part;
     let rows = x.rows.min(MOST);
-    let mut group = Group::new();
+    let (mut group, mut sums) = (Group::new(), [[0.0_f32; PARTS]; MOST]);
     for j in range {
         let row = matrix.row(j);
-        let mut sums = [[0.0_f32; PARTS]; MOST];
+        sums[..rows].fill([0.0; PARTS]);
         for index in 0..x.groups {
-            U::unpack(row, index, &mut group);
+            // SAFETY: the features are the caller's promise.
+            let codes = unsafe { K::unpack::<U>(row, index, &mut group) };
             for (i, sums) in sums[..rows].iter_mut().enumerate() {
-                add(&group, &x.all[i * x.groups + index], sums);
+                // SAFETY: as above.
+                unsafe { K::add::<U>(&codes, &group, &x.all[i * x.groups + index], sums) };
             }
         }
         for (i, sums) in sums[..rows].iter().enumerate() {
             // SAFETY: the element is one of the result's, in the range of this thread.
-            unsafe { out.add(i * outputs + j).write(total(sums)) };
+            unsafe { out.add(i * outputs + j).write(K::total(sums)) };
         }
     }
 }
@@ -67,90 +93,124 @@ impl<U: Unpack> Job for Plain<'_, U> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        // SAFETY: the promise of `run`, which alone makes this job.
-        unsafe { columns::<U>(self.0, |group, x, sums| add_plain::<U, FMA>(group, x, sums), total) };
+        // SAFETY: the promise of `run`, which alone makes this job. The kernel needs no features.
+        unsafe { columns::<U, PlainKernel<FMA>>(self.0) };
     }
 }
 
-/// Lane `i` of the sums gets the products of elements `2i` and `2i + 1` of every part, for `i < 8`; the other lanes the shifts.
-#[inline(always)]
-fn add_plain<U: Unpack, const FMA: bool>(group: &Group, x: &ActivationGroup, sums: &mut [f32; PARTS]) {
-    let (codes, vectors) = (group.codes.as_chunks::<PART>().0, x.codes.as_chunks::<PART>().0);
-    let mut lanes = [0.0_f32; PART / 2];
-    for part in 0..GROUP / PART {
-        let (codes, vector) = (&codes[part], &vectors[part]);
-        let scale = group.scales[part] * x.scales[part];
-        for (i, lane) in lanes.iter_mut().enumerate() {
-            let code = |at: usize| i32::from(i16::from(codes[at]) - i16::from(U::OFFSET));
-            let sum = code(2 * i) * i32::from(vector[2 * i]) + code(2 * i + 1) * i32::from(vector[2 * i + 1]);
-            *lane = mul_add::<FMA>(sum as f32, scale, *lane);
-        }
-    }
-    for (sum, lane) in sums.iter_mut().zip(lanes) {
-        *sum += lane;
-    }
-    if U::SHIFTED {
-        for (i, sum) in sums.iter_mut().enumerate() {
-            *sum = mul_add::<FMA>(group.shifts[i], x.sums[i], *sum);
-        }
-    }
-}
+struct PlainKernel<const FMA: bool>;
 
-/// The sum of the lanes, by halves.
-#[inline(always)]
-fn total(lanes: &[f32; PARTS]) -> f32 {
-    let (mut lanes, mut width) = (*lanes, PARTS);
-    while width > 1 {
-        width /= 2;
-        for i in 0..width {
-            lanes[i] += lanes[i + width];
+impl<const FMA: bool> Kernel for PlainKernel<FMA> {
+    type Codes = ();
+
+    #[inline(always)]
+    unsafe fn unpack<U: Unpack>(row: &[u8], index: usize, to: &mut Group) {
+        U::unpack(row, index, to);
+    }
+
+    /// Lane `i` gets the products of elements `i` and `i + 8` of every part, for `i < 8`; all lanes get shifts.
+    #[inline(always)]
+    unsafe fn add<U: Unpack>((): &(), group: &Group, x: &ActivationGroup, sums: &mut [f32; PARTS]) {
+        const HALF: usize = PART / 2;
+        let (codes, vectors) = (group.codes.as_chunks::<PART>().0, x.codes.as_chunks::<PART>().0);
+        let mut lanes = [0.0_f32; HALF];
+        for part in 0..GROUP / PART {
+            let (codes, vector) = (&codes[part], &vectors[part]);
+            let scale = group.scales[part] * x.scales[part];
+            // At most 128 · 127, of which 16 bits hold two.
+            let mut products = [0_i16; PART];
+            for i in 0..PART {
+                let code = i16::from(codes[i]).wrapping_sub(i16::from(U::OFFSET));
+                products[i] = code.wrapping_mul(i16::from(vector[i]));
+            }
+            for i in 0..HALF {
+                let sum = f32::from(products[i].wrapping_add(products[HALF + i]));
+                lanes[i] = mul_add::<FMA>(sum, scale, lanes[i]);
+            }
+        }
+        for i in 0..HALF {
+            sums[i] += lanes[i];
+        }
+        if U::SHIFTED {
+            for i in 0..PARTS {
+                sums[i] = mul_add::<FMA>(group.shifts[i], x.sums[i], sums[i]);
+            }
         }
     }
-    lanes[0]
+
+    /// By halves.
+    #[inline(always)]
+    unsafe fn total(lanes: &[f32; PARTS]) -> f32 {
+        let (mut lanes, mut width) = (*lanes, PARTS);
+        while width > 1 {
+            width /= 2;
+            for i in 0..width {
+                lanes[i] += lanes[i + width];
+            }
+        }
+        lanes[0]
+    }
 }
 
 /// # Safety
 /// As [`run`], on a CPU with the features.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,bmi2")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c,bmi2")]
 unsafe fn vnni<U: Unpack>(part: Part<'_>) {
     // SAFETY: the caller's promise.
-    unsafe { columns::<U>(part, |group, x, sums| add_vnni::<U>(group, x, sums), total) };
+    unsafe { columns::<U, Vnni>(part) };
 }
 
-/// Lanes of 32 bits sum four products each, four neighbouring lanes those of a part.
 #[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn add_vnni<U: Unpack>(group: &Group, x: &ActivationGroup, sums: &mut [f32; PARTS]) {
-    use std::arch::x86_64::{
-        _mm512_add_epi32, _mm512_add_ps, _mm512_cvtepi32_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_load_ps,
-        _mm512_load_si512, _mm512_loadu_ps, _mm512_mul_ps, _mm512_permutexvar_ps, _mm512_set1_epi32, _mm512_setr_epi32,
-        _mm512_setzero_si512, _mm512_storeu_ps,
-    };
-    // SAFETY: the groups are aligned to 64 bytes, and so are their fields, whose sizes are multiples of that; every load is inside of
-    // one of them. The features are those of the caller.
-    unsafe {
-        let scales = _mm512_mul_ps(_mm512_load_ps(group.scales.as_ptr()), _mm512_load_ps(x.scales.as_ptr()));
-        let mut all = _mm512_loadu_ps(sums.as_ptr());
-        if U::SHIFTED {
-            let (shifts, sums) = (_mm512_load_ps(group.shifts.as_ptr()), _mm512_load_ps(x.sums.as_ptr()));
-            all = _mm512_fmadd_ps(shifts, sums, all);
+struct Vnni;
+
+#[cfg(target_arch = "x86_64")]
+impl Kernel for Vnni {
+    type Codes = [__m512i; 4];
+
+    #[inline(always)]
+    unsafe fn unpack<U: Unpack>(row: &[u8], index: usize, to: &mut Group) -> [__m512i; 4] {
+        // SAFETY: the features are those of the caller.
+        unsafe { U::unpack_512(row, index, to) }
+    }
+
+    /// Lanes of 32 bits sum four products each, four neighbouring lanes those of a part.
+    #[inline(always)]
+    unsafe fn add<U: Unpack>(codes: &[__m512i; 4], group: &Group, x: &ActivationGroup, sums: &mut [f32; PARTS]) {
+        // SAFETY: the groups are aligned to 64 bytes, and so are their fields, whose sizes are multiples of that; every load is
+        // inside of one of them. The features are those of the caller.
+        unsafe {
+            let scales = _mm512_mul_ps(_mm512_load_ps(group.scales.as_ptr()), _mm512_load_ps(x.scales.as_ptr()));
+            let mut all = _mm512_loadu_ps(sums.as_ptr());
+            if U::SHIFTED {
+                let (shifts, sums) = (_mm512_load_ps(group.shifts.as_ptr()), _mm512_load_ps(x.sums.as_ptr()));
+                all = _mm512_fmadd_ps(shifts, sums, all);
+            }
+            let mut halves = [all; 2];
+            for at in 0..4 {
+                let start = if U::OFFSET == 0 {
+                    _mm512_setzero_si512()
+                } else {
+                    _mm512_load_si512(x.starts.as_ptr().add(16 * at).cast())
+                };
+                let vector = _mm512_load_si512(x.codes.as_ptr().add(64 * at).cast());
+                let products = _mm512_cvtepi32_ps(_mm512_dpbusd_epi32(start, codes[at], vector));
+                let first_lanes = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+                let lanes = _mm512_add_epi32(first_lanes, _mm512_set1_epi32(4 * at as i32));
+                let scales = _mm512_permutexvar_ps(lanes, scales);
+                // Two sums, so that additions need not wait for each other.
+                halves[at % 2] = match at {
+                    1 => _mm512_mul_ps(products, scales),
+                    _ => _mm512_fmadd_ps(products, scales, halves[at % 2]),
+                };
+            }
+            _mm512_storeu_ps(sums.as_mut_ptr(), _mm512_add_ps(halves[0], halves[1]));
         }
-        let spread = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-        let quarter = |at: usize| {
-            let start = if U::OFFSET == 0 {
-                _mm512_setzero_si512()
-            } else {
-                _mm512_load_si512(x.starts.as_ptr().add(16 * at).cast())
-            };
-            let codes = _mm512_load_si512(group.codes.as_ptr().add(64 * at).cast());
-            let products = _mm512_dpbusd_epi32(start, codes, _mm512_load_si512(x.codes.as_ptr().add(64 * at).cast()));
-            let lanes = _mm512_add_epi32(spread, _mm512_set1_epi32(4 * at as i32));
-            (_mm512_cvtepi32_ps(products), _mm512_permutexvar_ps(lanes, scales))
-        };
-        let ((a, sa), (b, sb), (c, sc), (d, sd)) = (quarter(0), quarter(1), quarter(2), quarter(3));
-        let first = _mm512_fmadd_ps(b, sb, _mm512_mul_ps(a, sa));
-        let second = _mm512_fmadd_ps(d, sd, _mm512_mul_ps(c, sc));
-        _mm512_storeu_ps(sums.as_mut_ptr(), _mm512_add_ps(all, _mm512_add_ps(first, second)));
+    }
+
+    #[inline(always)]
+    unsafe fn total(lanes: &[f32; PARTS]) -> f32 {
+        // SAFETY: the array has 16 elements; the features are those of the caller.
+        unsafe { _mm512_reduce_add_ps(_mm512_loadu_ps(lanes.as_ptr())) }
     }
 }

@@ -1,6 +1,6 @@
-//! Quantisation of rows. The formats with blocks of 32 get the bytes of ggml's reference implementation. The K-formats are fitted by
-//! least squares: for each of several numbers of levels the codes are rounded, and the scale and minimum that fit them best are
-//! compared by their error.
+//! Quantisation of rows. The formats with blocks of 32 get the bytes of ggml's reference implementation. The K-formats are
+//! fitted by least squares: for each of several numbers of levels the codes are rounded, and the scale and minimum that fit
+//! them best are compared by their error.
 #![forbid(unsafe_code)]
 
 use crate::Result;
@@ -251,8 +251,8 @@ fn fit_parts_symmetric(
     Some((scales, codes))
 }
 
-/// As [`fit_parts_symmetric`], with minima: `N` parts, codes from 0 to `most`, scales and minima from 0 to `most_scale`. The scale and
-/// the minimum of all are written to `at`.
+/// As [`fit_parts_symmetric`], with minima: `N` parts, codes from 0 to `most`, scales and minima from 0 to `most_scale`. The
+/// scale and the minimum of all are written to `at`.
 fn fit_parts_affine<const N: usize>(
     x: &[f32],
     most: f32,

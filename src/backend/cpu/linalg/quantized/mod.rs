@@ -1,8 +1,8 @@
 //! Products of a few rows with a quantised matrix, as in decoding text, and the conversion of quantised rows to f32.
 //!
-//! The matrix is read once, in memory order, and unpacked in the L1 cache into small integers. The rows of the other operand are
-//! quantised to 8 bits in blocks of 32, as llama.cpp does, so that the products are sums of integers, which are exact; the scales are
-//! applied in f32.
+//! The matrix is read once, in memory order, and unpacked in the L1 cache into small integers. The rows of the other operand
+//! are quantised to 8 bits in blocks of 32, as llama.cpp does, so that the products are sums of integers, which are exact;
+//! the scales are applied in f32.
 
 mod activations;
 mod dot;
@@ -121,8 +121,8 @@ pub(crate) fn takes(format: QuantFormat, rows: usize) -> bool {
     format != QuantFormat::Nf4 && rows <= MOST
 }
 
-/// `out = x · matrixᵀ`, where `x` is contiguous of f32, of shape `[m, inputs]`, and [`takes`] is true. `out` is contiguous, of f32
-/// and shape `[m, outputs]`.
+/// `out = x · matrixᵀ`, where `x` is contiguous of f32, of shape `[m, inputs]`, and [`takes`] is true. `out` is contiguous,
+/// of f32 and shape `[m, outputs]`.
 pub(crate) fn product(
     op: &'static str,
     x: View<'_>,

@@ -1,7 +1,14 @@
-//! Unpacking of quantised rows into small integers and scales, 256 elements at a time. The loops are plain, and vectorised by the
-//! compiler.
+//! Unpacking of quantised rows into small integers and scales, 256 elements at a time. The loops are plain, and vectorised by
+//! the compiler.
 
+use crate::backend::cpu::runtime::simd::each;
 use crate::backend::spec::INT8_SCALE;
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{
+    __m512i, _mm_loadu_si128, _mm_srli_epi16, _mm256_loadu_si256, _mm256_set_m128i, _mm512_and_si512,
+    _mm512_castsi256_si512, _mm512_inserti64x4, _mm512_load_si512, _mm512_mask_add_epi8, _mm512_set1_epi8,
+    _mm512_xor_si512,
+};
 
 /// Elements that are unpacked together: one block of the K-formats, eight blocks of 32.
 pub(super) const GROUP: usize = 256;
@@ -10,8 +17,8 @@ pub(super) const PART: usize = 16;
 /// Scales of a group.
 pub(super) const PARTS: usize = GROUP / PART;
 
-/// A group of elements. Element `i` is `scales[i / PART] * (codes[i] - OFFSET) + shifts[i / PART]`. In the last group of a row the
-/// scales and shifts after its end are 0.
+/// A group of elements. Element `i` is `scales[i / PART] * (codes[i] - OFFSET) + shifts[i / PART]`. In the last group of a
+/// row the scales and shifts after its end are 0.
 #[repr(align(64))]
 pub(super) struct Group {
     pub codes: [u8; GROUP],
@@ -33,6 +40,18 @@ pub(super) trait Unpack {
     const SHIFTED: bool;
     /// Unpacks the group of this index of a row.
     fn unpack(row: &[u8], index: usize, to: &mut Group);
+
+    /// As [`unpack`](Self::unpack), with the codes in registers; those of the group need not be written.
+    ///
+    /// # Safety
+    /// The CPU has AVX-512 with the extensions F, BW, DQ and VL.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn unpack_512(row: &[u8], index: usize, to: &mut Group) -> [__m512i; 4] {
+        Self::unpack(row, index, to);
+        // SAFETY: the codes are aligned to 64 bytes, and there are four times as many.
+        each(|at| unsafe { _mm512_load_si512(to.codes.as_ptr().add(64 * at).cast()) })
+    }
 }
 
 /// The value of a half-precision number, by integer operations that are vectorised.
@@ -46,21 +65,27 @@ fn half(low: u8, high: u8) -> f32 {
     f32::from_bits(wide.to_bits() | special | (bits & 0x8000) << 16)
 }
 
-/// The blocks of a group, for blocks of `BYTES` that hold `PER` parts: fewer than `PARTS / PER` at the end of a row.
+/// The `N` blocks of a group, the blocks after the end of the row with zeros, which are scales of 0.
 #[inline(always)]
-fn blocks<const BYTES: usize>(row: &[u8], index: usize, most: usize) -> &[[u8; BYTES]] {
+fn blocks<'a, const BYTES: usize, const N: usize>(
+    row: &'a [u8],
+    index: usize,
+    padded: &'a mut [[u8; BYTES]; N],
+) -> &'a [[u8; BYTES]; N] {
     let all = row.as_chunks::<BYTES>().0;
-    let first = (index * most).min(all.len());
-    &all[first..(first + most).min(all.len())]
+    let rest = &all[(index * N).min(all.len())..];
+    if let Some(whole) = rest.first_chunk::<N>() {
+        return whole;
+    }
+    padded[..rest.len()].copy_from_slice(rest);
+    padded
 }
 
-/// Clears what the last group of a row lacks, from a part on.
-#[inline(always)]
-fn clear_from(to: &mut Group, part: usize) {
-    if part < PARTS {
-        to.scales[part..].fill(0.0);
-        to.shifts[part..].fill(0.0);
-    }
+/// A group after the end of the row.
+#[cold]
+fn clear(to: &mut Group) {
+    to.scales.fill(0.0);
+    to.shifts.fill(0.0);
 }
 
 /// Spreads eight bits to the bits of value 16 of eight bytes.
@@ -70,14 +95,34 @@ fn spread(bits: u8) -> [u8; 8] {
     (((each + 0x7f7f_7f7f_7f7f_7f7f) & 0x8080_8080_8080_8080) >> 3).to_le_bytes()
 }
 
+/// Eight numbers of half precision, each twice.
+#[inline(always)]
+fn halves_twice<const BYTES: usize>(blocks: &[[u8; BYTES]; 8], at: usize) -> [f32; PARTS] {
+    let bits: [[u8; 2]; PARTS] = each(|i| [blocks[i / 2][at], blocks[i / 2][at + 1]]);
+    let mut values = [0.0; PARTS];
+    for i in 0..PARTS {
+        values[i] = half(bits[i][0], bits[i][1]);
+    }
+    values
+}
+
+/// The scales of a format with blocks of 32, which begin with a scale and, if `SHIFTED`, a minimum.
+#[inline(always)]
+fn small_scales<const BYTES: usize, const SHIFTED: bool>(blocks: &[[u8; BYTES]; 8], to: &mut Group) {
+    to.scales = halves_twice(blocks, 0);
+    if SHIFTED {
+        to.shifts = halves_twice(blocks, 2);
+    }
+}
+
 /// A format with blocks of 32: a scale, a minimum if `SHIFTED`, fifth bits if `FIVE`, and nibbles.
 #[inline(always)]
 fn small_blocks<const BYTES: usize, const SHIFTED: bool, const FIVE: bool>(row: &[u8], index: usize, to: &mut Group) {
-    let some = blocks::<BYTES>(row, index, 8);
+    let mut padded = [[0; BYTES]; 8];
+    let some = blocks::<BYTES, 8>(row, index, &mut padded);
     let high_at = if SHIFTED { 4 } else { 2 };
     let at = high_at + if FIVE { 4 } else { 0 };
-    for (b, block) in some.iter().enumerate() {
-        let codes = &mut to.codes[32 * b..32 * b + 32];
+    for (block, codes) in some.iter().zip(to.codes.as_chunks_mut::<32>().0) {
         for i in 0..16 {
             let byte = block[at + i];
             codes[i] = byte & 15;
@@ -91,14 +136,47 @@ fn small_blocks<const BYTES: usize, const SHIFTED: bool, const FIVE: bool>(row: 
                 }
             }
         }
-        let scale = half(block[0], block[1]);
-        (to.scales[2 * b], to.scales[2 * b + 1]) = (scale, scale);
-        if SHIFTED {
-            let shift = half(block[2], block[3]);
-            (to.shifts[2 * b], to.shifts[2 * b + 1]) = (shift, shift);
-        }
     }
-    clear_from(to, 2 * some.len());
+    small_scales::<BYTES, SHIFTED>(some, to);
+}
+
+/// As [`small_blocks`], for [`Unpack::unpack_512`].
+///
+/// # Safety
+/// As there.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn small_blocks_512<const BYTES: usize, const SHIFTED: bool, const FIVE: bool>(
+    row: &[u8],
+    index: usize,
+    to: &mut Group,
+) -> [__m512i; 4] {
+    let mut padded = [[0; BYTES]; 8];
+    let some = blocks::<BYTES, 8>(row, index, &mut padded);
+    small_scales::<BYTES, SHIFTED>(some, to);
+    let high_at = if SHIFTED { 4 } else { 2 };
+    let at = high_at + if FIVE { 4 } else { 0 };
+    // SAFETY: the nibbles are the last 16 bytes of a block; the features are the caller's promise.
+    unsafe {
+        // The low halves of 16 bytes, then the high halves.
+        let wide = |block: &[u8; BYTES]| {
+            let bytes = _mm_loadu_si128(block.as_ptr().add(at).cast());
+            _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes)
+        };
+        each(|pair| {
+            let (first, second) = (&some[2 * pair], &some[2 * pair + 1]);
+            let both = _mm512_inserti64x4(_mm512_castsi256_si512(wide(first)), wide(second), 1);
+            let codes = _mm512_and_si512(both, _mm512_set1_epi8(15));
+            if !FIVE {
+                return codes;
+            }
+            let bits = |block: &[u8; BYTES]| {
+                let bits = [block[high_at], block[high_at + 1], block[high_at + 2], block[high_at + 3]];
+                u64::from(u32::from_le_bytes(bits))
+            };
+            _mm512_mask_add_epi8(codes, bits(first) | bits(second) << 32, codes, _mm512_set1_epi8(16))
+        })
+    }
 }
 
 pub(super) struct Q4_0;
@@ -108,6 +186,13 @@ impl Unpack for Q4_0 {
     #[inline(always)]
     fn unpack(row: &[u8], index: usize, to: &mut Group) {
         small_blocks::<18, false, false>(row, index, to);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn unpack_512(row: &[u8], index: usize, to: &mut Group) -> [__m512i; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { small_blocks_512::<18, false, false>(row, index, to) }
     }
 }
 
@@ -119,6 +204,13 @@ impl Unpack for Q4_1 {
     fn unpack(row: &[u8], index: usize, to: &mut Group) {
         small_blocks::<20, true, false>(row, index, to);
     }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn unpack_512(row: &[u8], index: usize, to: &mut Group) -> [__m512i; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { small_blocks_512::<20, true, false>(row, index, to) }
+    }
 }
 
 pub(super) struct Q5_0;
@@ -128,6 +220,13 @@ impl Unpack for Q5_0 {
     #[inline(always)]
     fn unpack(row: &[u8], index: usize, to: &mut Group) {
         small_blocks::<22, false, true>(row, index, to);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn unpack_512(row: &[u8], index: usize, to: &mut Group) -> [__m512i; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { small_blocks_512::<22, false, true>(row, index, to) }
     }
 }
 
@@ -139,6 +238,13 @@ impl Unpack for Q5_1 {
     fn unpack(row: &[u8], index: usize, to: &mut Group) {
         small_blocks::<24, true, true>(row, index, to);
     }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn unpack_512(row: &[u8], index: usize, to: &mut Group) -> [__m512i; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { small_blocks_512::<24, true, true>(row, index, to) }
+    }
 }
 
 pub(super) struct Q8_0;
@@ -147,16 +253,31 @@ impl Unpack for Q8_0 {
     const SHIFTED: bool = false;
     #[inline(always)]
     fn unpack(row: &[u8], index: usize, to: &mut Group) {
-        let some = blocks::<34>(row, index, 8);
-        for (b, block) in some.iter().enumerate() {
-            let codes = &mut to.codes[32 * b..32 * b + 32];
+        let mut padded = [[0; 34]; 8];
+        let some = blocks::<34, 8>(row, index, &mut padded);
+        small_scales::<34, false>(some, to);
+        for (block, codes) in some.iter().zip(to.codes.as_chunks_mut::<32>().0) {
             for i in 0..32 {
                 codes[i] = block[2 + i] ^ 0x80;
             }
-            let scale = half(block[0], block[1]);
-            (to.scales[2 * b], to.scales[2 * b + 1]) = (scale, scale);
         }
-        clear_from(to, 2 * some.len());
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn unpack_512(row: &[u8], index: usize, to: &mut Group) -> [__m512i; 4] {
+        let mut padded = [[0; 34]; 8];
+        let some = blocks::<34, 8>(row, index, &mut padded);
+        small_scales::<34, false>(some, to);
+        // SAFETY: the elements are the last 32 bytes of a block; the features are the caller's promise.
+        unsafe {
+            let wide = |block: &[u8; 34]| _mm256_loadu_si256(block.as_ptr().add(2).cast());
+            each(|pair| {
+                let first = _mm512_castsi256_si512(wide(&some[2 * pair]));
+                let both = _mm512_inserti64x4(first, wide(&some[2 * pair + 1]), 1);
+                _mm512_xor_si512(both, _mm512_set1_epi8(i8::MIN))
+            })
+        }
     }
 }
 
@@ -191,7 +312,7 @@ impl Unpack for Q4K {
     const SHIFTED: bool = true;
     #[inline(always)]
     fn unpack(row: &[u8], index: usize, to: &mut Group) {
-        let Some(block) = row.as_chunks::<144>().0.get(index) else { return clear_from(to, 0) };
+        let Some(block) = row.as_chunks::<144>().0.get(index) else { return clear(to) };
         for chunk in 0..4 {
             for i in 0..32 {
                 let byte = block[16 + 32 * chunk + i];
@@ -209,7 +330,7 @@ impl Unpack for Q5K {
     const SHIFTED: bool = true;
     #[inline(always)]
     fn unpack(row: &[u8], index: usize, to: &mut Group) {
-        let Some(block) = row.as_chunks::<176>().0.get(index) else { return clear_from(to, 0) };
+        let Some(block) = row.as_chunks::<176>().0.get(index) else { return clear(to) };
         for chunk in 0..4 {
             for i in 0..32 {
                 let (byte, high) = (block[48 + 32 * chunk + i], block[16 + i] >> (2 * chunk));
@@ -227,7 +348,7 @@ impl Unpack for Q6K {
     const SHIFTED: bool = false;
     #[inline(always)]
     fn unpack(row: &[u8], index: usize, to: &mut Group) {
-        let Some(block) = row.as_chunks::<210>().0.get(index) else { return clear_from(to, 0) };
+        let Some(block) = row.as_chunks::<210>().0.get(index) else { return clear(to) };
         for h in 0..2 {
             for i in 0..32 {
                 let (first, second) = (block[64 * h + i], block[64 * h + 32 + i]);
@@ -261,7 +382,7 @@ impl Unpack for Q2K {
     const SHIFTED: bool = true;
     #[inline(always)]
     fn unpack(row: &[u8], index: usize, to: &mut Group) {
-        let Some(block) = row.as_chunks::<84>().0.get(index) else { return clear_from(to, 0) };
+        let Some(block) = row.as_chunks::<84>().0.get(index) else { return clear(to) };
         pairs(&block[16..80], &mut to.codes);
         let (scale, minimum) = (half(block[80], block[81]), half(block[82], block[83]));
         for i in 0..PARTS {
@@ -277,7 +398,7 @@ impl Unpack for Q3K {
     const SHIFTED: bool = false;
     #[inline(always)]
     fn unpack(row: &[u8], index: usize, to: &mut Group) {
-        let Some(block) = row.as_chunks::<110>().0.get(index) else { return clear_from(to, 0) };
+        let Some(block) = row.as_chunks::<110>().0.get(index) else { return clear(to) };
         pairs(&block[32..96], &mut to.codes);
         for run in 0..8 {
             for i in 0..32 {
@@ -317,18 +438,23 @@ impl<const SIZE: usize, const BYTES: usize> Unpack for Int4<SIZE, BYTES> {
     const SHIFTED: bool = true;
     #[inline(always)]
     fn unpack(row: &[u8], index: usize, to: &mut Group) {
-        let some = blocks::<BYTES>(row, index, GROUP / SIZE);
+        let mut padded = [[0; BYTES]; GROUP / 32];
+        let all = row.as_chunks::<BYTES>().0;
+        let rest = &all[(index * (GROUP / SIZE)).min(all.len())..];
+        let count = rest.len().min(GROUP / SIZE);
+        padded[..count].copy_from_slice(&rest[..count]);
         let parts = SIZE / PART;
-        for (b, block) in some.iter().enumerate() {
+        for (b, block) in padded[..GROUP / SIZE].iter().enumerate() {
             let codes = &mut to.codes[SIZE * b..SIZE * b + SIZE];
             for i in 0..SIZE / 2 {
                 codes[i] = block[3 + i] & 15;
                 codes[SIZE / 2 + i] = block[3 + i] >> 4;
             }
             let scale = half(block[0], block[1]);
-            to.scales[parts * b..parts * b + parts].fill(scale);
-            to.shifts[parts * b..parts * b + parts].fill(-scale * f32::from(block[2]));
+            let shift = -scale * f32::from(block[2]);
+            for part in parts * b..parts * b + parts {
+                (to.scales[part], to.shifts[part]) = (scale, shift);
+            }
         }
-        clear_from(to, parts * some.len());
     }
 }
