@@ -7,6 +7,8 @@
 mod activations;
 mod dot;
 mod encode;
+#[cfg(target_arch = "x86_64")]
+mod registers;
 mod unpack;
 
 pub(crate) use encode::quantize;

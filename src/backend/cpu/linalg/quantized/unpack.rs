@@ -1,17 +1,12 @@
 //! Unpacking of quantised rows into small integers and scales, 256 elements at a time. The loops are plain, and vectorised by
 //! the compiler.
 
+#[cfg(target_arch = "x86_64")]
+use super::registers;
 use crate::backend::cpu::runtime::simd::each;
 use crate::backend::spec::INT8_SCALE;
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{
-    __m512i, _mm_cvtsi64_si128, _mm_loadu_si128, _mm_setr_epi16, _mm_srli_epi16, _mm_unpackhi_epi16, _mm_unpacklo_epi8,
-    _mm_unpacklo_epi16, _mm256_loadu_si256, _mm256_set_m128i, _mm256_set1_epi8, _mm256_slli_epi16, _mm256_srli_epi16,
-    _mm512_and_si512, _mm512_broadcast_i64x4, _mm512_castsi256_si512, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
-    _mm512_cvtph_ps, _mm512_inserti64x4, _mm512_load_si512, _mm512_loadu_si512, _mm512_mask_add_epi8, _mm512_mul_ps,
-    _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_ps, _mm512_setzero_si512, _mm512_srli_epi16, _mm512_store_ps,
-    _mm512_test_epi8_mask, _mm512_xor_si512,
-};
+use std::arch::x86_64::{__m512i, _mm512_load_si512};
 
 /// Elements that are unpacked together: one block of the K-formats, eight blocks of 32.
 pub(super) const GROUP: usize = 256;
@@ -59,7 +54,7 @@ pub(super) trait Unpack {
 
 /// The value of a half-precision number, by integer operations that are vectorised.
 #[inline(always)]
-fn half(low: u8, high: u8) -> f32 {
+pub(super) fn half(low: u8, high: u8) -> f32 {
     let bits = u32::from(low) | u32::from(high) << 8;
     let magnitude = (bits & 0x7fff) << 13;
     // The exponent's bias is 15 there and 127 here; subnormal numbers are subnormal here, too, before the product.
@@ -70,7 +65,7 @@ fn half(low: u8, high: u8) -> f32 {
 
 /// The `N` blocks of a group, the blocks after the end of the row with zeros, which are scales of 0.
 #[inline(always)]
-fn blocks<'a, const BYTES: usize, const N: usize>(
+pub(super) fn blocks<'a, const BYTES: usize, const N: usize>(
     row: &'a [u8],
     index: usize,
     padded: &'a mut [[u8; BYTES]; N],
@@ -86,7 +81,7 @@ fn blocks<'a, const BYTES: usize, const N: usize>(
 
 /// A group after the end of the row.
 #[cold]
-fn clear(to: &mut Group) {
+pub(super) fn clear(to: &mut Group) {
     to.scales.fill(0.0);
     to.shifts.fill(0.0);
 }
@@ -118,27 +113,6 @@ fn small_scales<const BYTES: usize, const SHIFTED: bool>(blocks: &[[u8; BYTES]; 
     }
 }
 
-/// As [`small_scales`], for [`Unpack::unpack_512`].
-///
-/// # Safety
-/// As there.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn small_scales_512<const BYTES: usize, const SHIFTED: bool>(blocks: &[[u8; BYTES]; 8], to: &mut Group) {
-    let eight = |at: usize| -> [i16; 8] { each(|b| i16::from_le_bytes([blocks[b][at], blocks[b][at + 1]])) };
-    // SAFETY: the fields of a group are aligned to 64 bytes; the features are the caller's promise.
-    unsafe {
-        let twice = |[a, b, c, d, e, f, g, h]: [i16; 8]| {
-            let bits = _mm_setr_epi16(a, b, c, d, e, f, g, h);
-            _mm512_cvtph_ps(_mm256_set_m128i(_mm_unpackhi_epi16(bits, bits), _mm_unpacklo_epi16(bits, bits)))
-        };
-        _mm512_store_ps(to.scales.as_mut_ptr(), twice(eight(0)));
-        if SHIFTED {
-            _mm512_store_ps(to.shifts.as_mut_ptr(), twice(eight(2)));
-        }
-    }
-}
-
 /// A format with blocks of 32: a scale, a minimum if `SHIFTED`, fifth bits if `FIVE`, and nibbles.
 #[inline(always)]
 fn small_blocks<const BYTES: usize, const SHIFTED: bool, const FIVE: bool>(row: &[u8], index: usize, to: &mut Group) {
@@ -164,46 +138,6 @@ fn small_blocks<const BYTES: usize, const SHIFTED: bool, const FIVE: bool>(row: 
     small_scales::<BYTES, SHIFTED>(some, to);
 }
 
-/// As [`small_blocks`], for [`Unpack::unpack_512`].
-///
-/// # Safety
-/// As there.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn small_blocks_512<const BYTES: usize, const SHIFTED: bool, const FIVE: bool>(
-    row: &[u8],
-    index: usize,
-    to: &mut Group,
-) -> [__m512i; 4] {
-    let mut padded = [[0; BYTES]; 8];
-    let some = blocks::<BYTES, 8>(row, index, &mut padded);
-    // SAFETY: the caller's promise.
-    unsafe { small_scales_512::<BYTES, SHIFTED>(some, to) };
-    let high_at = if SHIFTED { 4 } else { 2 };
-    let at = high_at + if FIVE { 4 } else { 0 };
-    // SAFETY: the nibbles are the last 16 bytes of a block; the features are the caller's promise.
-    unsafe {
-        // The low halves of 16 bytes, then the high halves.
-        let wide = |block: &[u8; BYTES]| {
-            let bytes = _mm_loadu_si128(block.as_ptr().add(at).cast());
-            _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes)
-        };
-        each(|pair| {
-            let (first, second) = (&some[2 * pair], &some[2 * pair + 1]);
-            let both = _mm512_inserti64x4(_mm512_castsi256_si512(wide(first)), wide(second), 1);
-            let codes = _mm512_and_si512(both, _mm512_set1_epi8(15));
-            if !FIVE {
-                return codes;
-            }
-            let bits = |block: &[u8; BYTES]| {
-                let bits = [block[high_at], block[high_at + 1], block[high_at + 2], block[high_at + 3]];
-                u64::from(u32::from_le_bytes(bits))
-            };
-            _mm512_mask_add_epi8(codes, bits(first) | bits(second) << 32, codes, _mm512_set1_epi8(16))
-        })
-    }
-}
-
 pub(super) struct Q4_0;
 impl Unpack for Q4_0 {
     const OFFSET: u8 = 8;
@@ -217,7 +151,7 @@ impl Unpack for Q4_0 {
     #[inline(always)]
     unsafe fn unpack_512(row: &[u8], index: usize, to: &mut Group) -> [__m512i; 4] {
         // SAFETY: the caller's promise.
-        unsafe { small_blocks_512::<18, false, false>(row, index, to) }
+        unsafe { registers::small_blocks::<18, false, false>(row, index, to) }
     }
 }
 
@@ -234,7 +168,7 @@ impl Unpack for Q4_1 {
     #[inline(always)]
     unsafe fn unpack_512(row: &[u8], index: usize, to: &mut Group) -> [__m512i; 4] {
         // SAFETY: the caller's promise.
-        unsafe { small_blocks_512::<20, true, false>(row, index, to) }
+        unsafe { registers::small_blocks::<20, true, false>(row, index, to) }
     }
 }
 
@@ -251,7 +185,7 @@ impl Unpack for Q5_0 {
     #[inline(always)]
     unsafe fn unpack_512(row: &[u8], index: usize, to: &mut Group) -> [__m512i; 4] {
         // SAFETY: the caller's promise.
-        unsafe { small_blocks_512::<22, false, true>(row, index, to) }
+        unsafe { registers::small_blocks::<22, false, true>(row, index, to) }
     }
 }
 
@@ -268,7 +202,7 @@ impl Unpack for Q5_1 {
     #[inline(always)]
     unsafe fn unpack_512(row: &[u8], index: usize, to: &mut Group) -> [__m512i; 4] {
         // SAFETY: the caller's promise.
-        unsafe { small_blocks_512::<24, true, true>(row, index, to) }
+        unsafe { registers::small_blocks::<24, true, true>(row, index, to) }
     }
 }
 
@@ -291,25 +225,14 @@ impl Unpack for Q8_0 {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn unpack_512(row: &[u8], index: usize, to: &mut Group) -> [__m512i; 4] {
-        let mut padded = [[0; 34]; 8];
-        let some = blocks::<34, 8>(row, index, &mut padded);
         // SAFETY: the caller's promise.
-        unsafe { small_scales_512::<34, false>(some, to) };
-        // SAFETY: the elements are the last 32 bytes of a block; the features are the caller's promise.
-        unsafe {
-            let wide = |block: &[u8; 34]| _mm256_loadu_si256(block.as_ptr().add(2).cast());
-            each(|pair| {
-                let first = _mm512_castsi256_si512(wide(&some[2 * pair]));
-                let both = _mm512_inserti64x4(first, wide(&some[2 * pair + 1]), 1);
-                _mm512_xor_si512(both, _mm512_set1_epi8(i8::MIN))
-            })
-        }
+        unsafe { registers::q8_0(row, index, to) }
     }
 }
 
 /// The eight scales and minima of 6 bits in 12 bytes, four bytes at a time.
 #[inline(always)]
-fn scales_and_minima(packed: &[u8]) -> ([u8; 8], [u8; 8]) {
+pub(super) fn scales_and_minima(packed: &[u8]) -> ([u8; 8], [u8; 8]) {
     let four = |at: usize| u32::from_le_bytes([packed[at], packed[at + 1], packed[at + 2], packed[at + 3]]);
     let (a, b, c) = (four(0), four(4), four(8));
     let eight = |low: u32, high: u32| (u64::from(low) | u64::from(high) << 32).to_le_bytes();
@@ -327,42 +250,6 @@ fn scale_by_32(block: &[u8], to: &mut Group) {
     for i in 0..PARTS {
         to.scales[i] = scale * f32::from(scales[i / 2]);
         to.shifts[i] = -(minimum * f32::from(minima[i / 2]));
-    }
-}
-
-/// As [`scale_by_32`], for [`Unpack::unpack_512`].
-///
-/// # Safety
-/// As there.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn scale_by_32_512(block: &[u8], to: &mut Group) {
-    let (scale, minimum) = (half(block[0], block[1]), half(block[2], block[3]));
-    let (scales, minima) = scales_and_minima(&block[4..16]);
-    // SAFETY: the fields of a group are aligned to 64 bytes; the features are the caller's promise.
-    unsafe {
-        let twice = |codes: [u8; 8], factor: f32| {
-            let codes = _mm_cvtsi64_si128(i64::from_le_bytes(codes));
-            let codes = _mm512_cvtepu8_epi32(_mm_unpacklo_epi8(codes, codes));
-            _mm512_mul_ps(_mm512_cvtepi32_ps(codes), _mm512_set1_ps(factor))
-        };
-        _mm512_store_ps(to.scales.as_mut_ptr(), twice(scales, scale));
-        _mm512_store_ps(to.shifts.as_mut_ptr(), twice(minima, -minimum));
-    }
-}
-
-/// 64 elements of 4 bits: the low halves of 32 bytes, then the high halves.
-///
-/// # Safety
-/// 32 bytes can be read, and the CPU has the features of [`Unpack::unpack_512`].
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn nibbles_512(from: *const u8) -> __m512i {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let bytes = _mm256_loadu_si256(from.cast());
-        let both = _mm512_inserti64x4(_mm512_castsi256_si512(bytes), _mm256_srli_epi16(bytes, 4), 1);
-        _mm512_and_si512(both, _mm512_set1_epi8(15))
     }
 }
 
@@ -386,15 +273,8 @@ impl Unpack for Q4K {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn unpack_512(row: &[u8], index: usize, to: &mut Group) -> [__m512i; 4] {
-        let Some(block) = row.as_chunks::<144>().0.get(index) else {
-            clear(to);
-            // SAFETY: the features are the caller's promise.
-            return unsafe { [_mm512_setzero_si512(); 4] };
-        };
         // SAFETY: the caller's promise.
-        unsafe { scale_by_32_512(block, to) };
-        // SAFETY: the last 128 bytes are the elements; the features are the caller's promise.
-        unsafe { each(|chunk| nibbles_512(block.as_ptr().add(16 + 32 * chunk))) }
+        unsafe { registers::q4k(row, index, to) }
     }
 }
 
@@ -418,30 +298,14 @@ impl Unpack for Q5K {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn unpack_512(row: &[u8], index: usize, to: &mut Group) -> [__m512i; 4] {
-        let Some(block) = row.as_chunks::<176>().0.get(index) else {
-            clear(to);
-            // SAFETY: the features are the caller's promise.
-            return unsafe { [_mm512_setzero_si512(); 4] };
-        };
         // SAFETY: the caller's promise.
-        unsafe { scale_by_32_512(block, to) };
-        // SAFETY: 32 bytes of fifth bits, and 128 of elements, which are the last; the features are the caller's promise.
-        unsafe {
-            let high = _mm512_broadcast_i64x4(_mm256_loadu_si256(block.as_ptr().add(16).cast()));
-            each(|chunk| {
-                let bit = |at: usize| _mm256_set1_epi8((1_u8 << at) as i8);
-                let low = _mm512_castsi256_si512(bit(2 * chunk));
-                let mask = _mm512_test_epi8_mask(high, _mm512_inserti64x4(low, bit(2 * chunk + 1), 1));
-                let codes = nibbles_512(block.as_ptr().add(48 + 32 * chunk));
-                _mm512_mask_add_epi8(codes, mask, codes, _mm512_set1_epi8(16))
-            })
-        }
+        unsafe { registers::q5k(row, index, to) }
     }
 }
 
 /// Q6_K: the scales of a block.
 #[inline(always)]
-fn scale_by_16(block: &[u8; 210], to: &mut Group) {
+pub(super) fn scale_by_16(block: &[u8; 210], to: &mut Group) {
     let scale = half(block[208], block[209]);
     for i in 0..PARTS {
         to.scales[i] = scale * f32::from(block[192 + i] as i8);
@@ -471,28 +335,8 @@ impl Unpack for Q6K {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn unpack_512(row: &[u8], index: usize, to: &mut Group) -> [__m512i; 4] {
-        let Some(block) = row.as_chunks::<210>().0.get(index) else {
-            clear(to);
-            // SAFETY: the features are the caller's promise.
-            return unsafe { [_mm512_setzero_si512(); 4] };
-        };
-        scale_by_16(block, to);
-        // SAFETY: 128 bytes of low and 64 of high bits; the features are the caller's promise.
-        unsafe {
-            each(|at| {
-                let low = _mm512_loadu_si512(block.as_ptr().add(64 * (at / 2)).cast());
-                let high = _mm256_loadu_si256(block.as_ptr().add(128 + 32 * (at / 2)).cast());
-                // Two bits for each of 32 elements, and the next two for the other 32, as the bits of values 16 and 32.
-                let (first, second, low) = if at % 2 == 0 {
-                    (_mm256_slli_epi16(high, 4), _mm256_slli_epi16(high, 2), low)
-                } else {
-                    (high, _mm256_srli_epi16(high, 2), _mm512_srli_epi16(low, 4))
-                };
-                let high = _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
-                let high = _mm512_and_si512(high, _mm512_set1_epi8(48));
-                _mm512_or_si512(_mm512_and_si512(low, _mm512_set1_epi8(15)), high)
-            })
-        }
+        // SAFETY: the caller's promise.
+        unsafe { registers::q6k(row, index, to) }
     }
 }
 
