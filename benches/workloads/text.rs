@@ -88,7 +88,7 @@ fn text(timer: &Timer, name: &str, model: &(impl CausalModel + Module), vocabula
             Ok(written)
         };
         let row = timer.time(&format!("decode_{name}"), decode)?;
-        // What a token reads: all weights but the table of embeddings, unless it is the head, too.
+        // All weights, which every token reads if the head is tied to the embeddings.
         let bytes: usize = model.parameters().iter().map(|weight| weight.numel() * weight.dtype().size()).sum();
         let row = row.per_second("tokens_per_s", WRITTEN as f64);
         row.per_second("weights_gb_per_s", WRITTEN as f64 * bytes as f64 / 1e9).print();

@@ -138,11 +138,19 @@ impl LoraLinear {
         named(MERGE, self.merge_adapter())
     }
 
+    /// Fails if there is an adapter on top of a quantised weight.
+    pub(crate) fn check_mergeable(&self) -> Result<()> {
+        match self.weight.quantized() {
+            Some(weight) if self.is_adapted() => {
+                bail!(Value, MERGE, "the weight must not be quantized, got {}: dequantize it first", weight.format())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn merge_adapter(&mut self) -> Result<()> {
         let Some(Adapter { a, b, scale, .. }) = &self.adapter else { return Ok(()) };
-        if let Some(weight) = self.weight.quantized() {
-            bail!(Value, MERGE, "the weight must not be quantized, got {}: dequantize it first", weight.format());
-        }
+        self.check_mergeable()?;
         let delta = b.detach().matmul(&a.detach())?.mul(*scale)?;
         let delta = if self.transposed { delta.t()? } else { delta };
         let merged = self.weight.detach().add(&delta)?.to_dtype(self.weight.dtype())?;

@@ -9,7 +9,7 @@ use crate::backend;
 use crate::error::{bail, err, named, placed};
 use crate::quantized::{QuantFormat, QuantizedTensor};
 use crate::tensor::Operand;
-use crate::{Result, Tensor};
+use crate::{DType, Result, Tensor};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -245,6 +245,9 @@ impl Parameter {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub fn swap_tensor(&mut self, tensor: Tensor) -> Tensor {
+        if tensor.dtype() != DType::U8 || tensor.shape() != self.tensor.shape() {
+            self.format = None;
+        }
         std::mem::replace(&mut self.tensor, tensor)
     }
 

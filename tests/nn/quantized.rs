@@ -295,6 +295,15 @@ fn tied_weights_stay_tied() -> Outcome {
     assert_eq!(nn::quantize(&mut model, |_, _| Some(QuantFormat::Q8_0))?, 1);
     assert!(error(&model.forward(&tensor!([3])?)?, &before)? < 0.02);
     assert_eq!(model.parameters().len(), 2);
+    // A file has the weight under both names.
+    let path = std::env::temp_dir().join(format!("cotangent-quantized-tied-{}.safetensors", std::process::id()));
+    nn::save(&model, &path)?;
+    let (after, copy) = (model.forward(&tensor!([3])?)?, &mut model.deep_clone()?);
+    copy.parameters_mut().into_iter().take(1).try_for_each(|mut weight| weight.update(|blocks| blocks.zero_()))?;
+    assert!(!copy.forward(&tensor!([3])?)?.equal(&after)?);
+    nn::load(copy, &path)?;
+    std::fs::remove_file(path)?;
+    assert!(copy.forward(&tensor!([3])?)?.equal(&after)?);
     let outside = model.parameters()[0].tie();
     assert!(message(nn::dequantize(&mut model)).contains("outside"));
     drop(outside);

@@ -34,6 +34,15 @@ pub(super) unsafe fn run<U: Unpack>(part: Part<'_>) {
         // SAFETY: the features were detected, and the caller's promise.
         return unsafe { vnni::<U>(part) };
     }
+    // SAFETY: the caller's promise.
+    unsafe { run_plain::<U>(part) };
+}
+
+/// As [`run`], without instructions for sums of bytes.
+///
+/// # Safety
+/// As there.
+pub(super) unsafe fn run_plain<U: Unpack>(part: Part<'_>) {
     dispatch(Plain(part, PhantomData::<U>));
 }
 

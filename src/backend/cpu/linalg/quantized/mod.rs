@@ -214,3 +214,82 @@ fn widen_nf4(row: &[u8], to: &mut [f32]) {
         }
     }
 }
+
+#[cotangent_macros::unit_tests]
+mod tests {
+    use super::*;
+    use crate::{Generator, Result};
+
+    /// Rows of a format, three blocks more than two groups long, and their values by the reference.
+    fn rows(format: QuantFormat, count: usize, k: usize) -> Result<(Vec<u8>, Vec<f32>)> {
+        let values = Generator::seed(1).randn([count, k])?.to_vec::<f32>()?;
+        let row_bytes = format.row_bytes(k)?;
+        let mut bytes = vec![0; count * row_bytes];
+        quantize("test", format, &values, k, &mut bytes)?;
+        let mut decoded = vec![0.0; count * k];
+        for (row, to) in bytes.chunks_exact(row_bytes).zip(decoded.chunks_exact_mut(k)) {
+            format.decode_row(row, to);
+        }
+        Ok((bytes, decoded))
+    }
+
+    #[test]
+    fn rows_are_converted_to_the_values_of_the_reference() -> Result<()> {
+        for format in QuantFormat::ALL {
+            let k = 512 + 3 * format.block_elements();
+            let (bytes, wanted) = rows(format, 1, k)?;
+            let mut got = vec![0.0; k];
+            with_unpack!(format,
+                U => dispatch(Widen::<U> { row: &bytes, to: &mut got, format: std::marker::PhantomData }),
+                nf4 => widen_nf4(&bytes, &mut got));
+            for (got, wanted) in got.iter().zip(wanted) {
+                // The zero point of INT4 is multiplied by the scale before it is subtracted.
+                let is_int4 = format.name().starts_with("INT4");
+                let near = is_int4 && (got - wanted).abs() <= 1e-6;
+                assert!(*got == wanted || near, "{format}: {got} and {wanted}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The loop without special instructions gives the sums of the one for this CPU.
+    #[test]
+    fn all_kernels_give_the_products_of_the_reference() -> Result<()> {
+        const OUTPUTS: usize = 7;
+        for format in QuantFormat::ALL {
+            let k = 512 + 3 * format.block_elements();
+            let (bytes, decoded) = rows(format, OUTPUTS, k)?;
+            let matrix = Matrix { bytes: &bytes, row_bytes: format.row_bytes(k)?, inputs: k };
+            for m in [1, 3] {
+                // Multiples of an eighth, in every block up to 127 / 8: they are quantised exactly.
+                let x: Vec<f32> =
+                    (0..m * k).map(|i| if i % k % 32 == 0 { 127 } else { i * 37 % 255 } as f32 / 8.0).collect();
+                let x: Vec<f32> = x.iter().map(|&x| if x > 127.0 / 8.0 { x - 255.0 / 8.0 } else { x }).collect();
+                with_unpack!(format, U => {
+                    let activations = Activations::new::<U>("test", &x, k)?;
+                    let part = |out: &mut [f32]| dot::Part {
+                        matrix, x: &activations, out: out.as_mut_ptr(), outputs: OUTPUTS, range: 0..OUTPUTS,
+                    };
+                    let (mut fast, mut plain) = (vec![0.0; m * OUTPUTS], vec![0.0; m * OUTPUTS]);
+                    // SAFETY: the vectors have an element for each product.
+                    unsafe {
+                        dot::run::<U>(part(&mut fast));
+                        dot::run_plain::<U>(part(&mut plain));
+                    }
+                    for (at, (fast, plain)) in fast.into_iter().zip(plain).enumerate() {
+                        let (i, j) = (at / OUTPUTS, at % OUTPUTS);
+                        let terms = || x[i * k..(i + 1) * k].iter().zip(&decoded[j * k..(j + 1) * k]);
+                        let wanted: f64 = terms().map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+                        let size: f64 = terms().map(|(a, b)| f64::from(*a * *b).abs()).sum();
+                        for got in [fast, plain] {
+                            // The order of the sums differs.
+                            let fault = (f64::from(got) - wanted).abs() / size;
+                            assert!(fault < 1e-6, "{format}, {m} rows: {got} and {wanted}");
+                        }
+                    }
+                }, nf4 => assert!(!takes(format, m)));
+            }
+        }
+        Ok(())
+    }
+}
