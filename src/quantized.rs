@@ -43,6 +43,13 @@ impl QuantizedTensor {
     /// Quantises a matrix of floats row by row, with the rounding of ggml's reference implementation where the format has
     /// blocks of 32, and with scales fitted by least squares in the K-formats.
     ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{QuantFormat, QuantizedTensor}};
+    /// let weight = QuantizedTensor::quantize(&Tensor::ones([2, 32])?, QuantFormat::Q8_0)?;
+    /// assert!(weight.dequantize()?.allclose(&Tensor::ones([2, 32])?)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If `values` is not a matrix of floats on the CPU, its rows are not a multiple of the format's blocks, or a value is
     /// not finite or exceeds the range of the scales.
@@ -95,26 +102,61 @@ impl QuantizedTensor {
     }
 
     /// The format.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{QuantFormat, QuantizedTensor}};
+    /// let weight = QuantizedTensor::quantize(&Tensor::ones([2, 32])?, QuantFormat::Q8_0)?;
+    /// assert_eq!(weight.format(), QuantFormat::Q8_0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn format(&self) -> QuantFormat {
         self.format
     }
 
     /// The numbers of outputs and of inputs.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{QuantFormat, QuantizedTensor}};
+    /// let weight = QuantizedTensor::quantize(&Tensor::ones([2, 32])?, QuantFormat::Q8_0)?;
+    /// assert_eq!(weight.shape(), [2, 32]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn shape(&self) -> [usize; 2] {
         [self.blocks.shape()[0], self.inputs]
     }
 
     /// The number of elements.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{QuantFormat, QuantizedTensor}};
+    /// let weight = QuantizedTensor::quantize(&Tensor::ones([2, 32])?, QuantFormat::Q8_0)?;
+    /// assert_eq!(weight.numel(), 64);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn numel(&self) -> usize {
         self.shape().iter().product()
     }
 
     /// The stored bytes, of shape `[outputs, bytes of a row]`.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{QuantFormat, QuantizedTensor}};
+    /// let weight = QuantizedTensor::quantize(&Tensor::ones([2, 32])?, QuantFormat::Q8_0)?;
+    /// assert_eq!(weight.blocks().shape(), [2, 34]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn blocks(&self) -> &Tensor {
         &self.blocks
     }
 
     /// The elements in `f32`.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{QuantFormat, QuantizedTensor}};
+    /// let weight = QuantizedTensor::quantize(&Tensor::ones([2, 32])?, QuantFormat::Q8_0)?;
+    /// assert_eq!(weight.dequantize()?.shape(), [2, 32]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the blocks are not on the CPU, or memory runs out.

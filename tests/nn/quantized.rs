@@ -242,7 +242,7 @@ fn infinities_and_nan_of_the_input_reach_the_result() -> Outcome {
 }
 
 fn small_model() -> Result<Sequential> {
-    cotangent::with_generator(&Generator::seed(15), || {
+    cotangent::with_generator(&mut Generator::seed(15), || {
         Ok(Sequential::new().add(Embedding::new(10, 64)?).add(Linear::new(64, 96)?).add(ReLU).add(Linear::new(96, 5)?))
     })
 }
@@ -268,7 +268,7 @@ fn a_model_is_quantised_by_name_saved_and_loaded() -> Outcome {
     assert_eq!(names, ["0.weight.Q8_0", "1.weight.Q8_0", "1.bias", "3.weight", "3.bias"]);
     let path = std::env::temp_dir().join(format!("cotangent-quantized-{}.safetensors", std::process::id()));
     nn::save(&model, &path)?;
-    let mut other = cotangent::with_generator(&Generator::seed(16), small_model)?;
+    let mut other = cotangent::with_generator(&mut Generator::seed(16), small_model)?;
     other.parameters_mut().into_iter().try_for_each(|mut p| p.update(|values| values.mul_(0.5)))?;
     let refused = message(nn::load(&mut other, &path));
     assert!(refused.contains("missing 1.weight") && refused.contains("unexpected 1.weight.Q8_0"), "{refused}");
@@ -316,7 +316,7 @@ fn tied_weights_stay_tied() -> Outcome {
 fn adapters_are_trained_on_top_of_quantised_weights() -> Outcome {
     let config =
         Gpt2Config { vocab_size: 30, n_positions: 32, n_embd: 64, n_layer: 1, n_head: 2, ..Gpt2Config::default() };
-    let mut model = cotangent::with_generator(&Generator::seed(17), || Gpt2::new(&config))?;
+    let mut model = cotangent::with_generator(&mut Generator::seed(17), || Gpt2::new(&config))?;
     model.eval();
     let tokens = Generator::seed(18).randint(0, 30, [2, 24])?;
     let logits = model.forward(&tokens)?;
@@ -326,7 +326,7 @@ fn adapters_are_trained_on_top_of_quantised_weights() -> Outcome {
     let before = model.forward(&tokens)?;
     assert!(error(&before, &logits)? < 0.15, "{}", error(&before, &logits)?);
     let lora = LoraConfig { r: 4, ..LoraConfig::new(["c_attn", "c_fc"]) };
-    assert_eq!(cotangent::with_generator(&Generator::seed(19), || add_lora(&mut model, &lora))?, 2);
+    assert_eq!(cotangent::with_generator(&mut Generator::seed(19), || add_lora(&mut model, &lora))?, 2);
     assert!(model.forward(&tokens)?.equal(&before)?);
     let blocks = model.state_dict();
     let mut optimizer = AdamW::new(1e-2);
@@ -369,7 +369,7 @@ fn a_layer_with_a_quantised_weight_takes_an_adapter() -> Outcome {
 /// The loss of a model that was trained in f32, in each format.
 #[test]
 fn the_loss_of_a_trained_model_stays() -> Outcome {
-    let mut model = cotangent::with_generator(&Generator::seed(20), || -> Result<Sequential> {
+    let mut model = cotangent::with_generator(&mut Generator::seed(20), || -> Result<Sequential> {
         Ok(Sequential::new().add(Linear::new(256, 256)?).add(ReLU).add(Linear::new(256, 8)?))
     })?;
     let (centres, classes) = (randn(21, [8, 256])?.mul(0.12)?, Generator::seed(22).randint(0, 8, [512])?);
@@ -437,7 +437,7 @@ fn files_of_other_models_are_refused() -> Outcome {
     assert!(refused.starts_with("from_gguf: ") && refused.contains("token_embd.weight must be a matrix"), "{refused}");
     let bytes = std::fs::read(fixture("models/llama_q8_0.gguf"))?;
     let path = std::env::temp_dir().join(format!("cotangent-gguf-{}.gguf", std::process::id()));
-    let mut change = |from: &str, to: &str| -> Outcome<String> {
+    let change = |from: &str, to: &str| -> Outcome<String> {
         assert_eq!(from.len(), to.len());
         let at = bytes.windows(from.len()).position(|part| part == from.as_bytes()).ok_or("not in the file")?;
         let mut bytes = bytes.clone();

@@ -69,6 +69,11 @@ pub(crate) const INT8_SCALE: usize = 4;
 
 impl QuantFormat {
     /// All formats.
+    ///
+    /// ```
+    /// use cotangent::nn::QuantFormat;
+    /// assert!(QuantFormat::ALL.contains(&QuantFormat::Nf4));
+    /// ```
     pub const ALL: [QuantFormat; 15] = [
         QuantFormat::Q4_0,
         QuantFormat::Q4_1,
@@ -109,6 +114,11 @@ impl QuantFormat {
     }
 
     /// The name, for the formats of GGUF that of llama.cpp.
+    ///
+    /// ```
+    /// use cotangent::nn::QuantFormat;
+    /// assert_eq!(QuantFormat::Int4Group64.name(), "INT4_64");
+    /// ```
     pub fn name(self) -> &'static str {
         self.block().name
     }
@@ -125,6 +135,11 @@ impl QuantFormat {
 
     /// The number of elements that share a block: rows are a multiple of it. 1 for [`Int8`](QuantFormat::Int8), whose rows
     /// have any size.
+    ///
+    /// ```
+    /// use cotangent::nn::QuantFormat;
+    /// assert_eq!(QuantFormat::Q4K.block_elements(), 256);
+    /// ```
     pub fn block_elements(self) -> usize {
         self.block().elements
     }
@@ -140,6 +155,12 @@ impl QuantFormat {
     }
 
     /// The number of bytes of a row of `inputs` elements.
+    ///
+    /// ```
+    /// use cotangent::nn::QuantFormat;
+    /// assert_eq!(QuantFormat::Q4K.row_bytes(512)?, 288);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If `inputs` is not a multiple of [`block_elements`](Self::block_elements).

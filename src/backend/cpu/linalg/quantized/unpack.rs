@@ -96,12 +96,13 @@ fn spread(bits: u8) -> [u8; 8] {
 /// Eight numbers of half precision, each twice.
 #[inline(always)]
 fn halves_twice<const BYTES: usize>(blocks: &[[u8; BYTES]; 8], at: usize) -> [f32; PARTS] {
-    let bits: [[u8; 2]; PARTS] = each(|i| [blocks[i / 2][at], blocks[i / 2][at + 1]]);
-    let mut values = [0.0; PARTS];
-    for i in 0..PARTS {
-        values[i] = half(bits[i][0], bits[i][1]);
+    let bits: [u16; 8] = each(|b| u16::from_le_bytes([blocks[b][at], blocks[b][at + 1]]));
+    let mut values = [0.0; 8];
+    for b in 0..8 {
+        let [low, high] = bits[b].to_le_bytes();
+        values[b] = half(low, high);
     }
-    values
+    each(|i| values[i / 2])
 }
 
 /// The scales of a format with blocks of 32, which begin with a scale and, if `SHIFTED`, a minimum.
