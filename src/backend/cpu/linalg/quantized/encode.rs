@@ -56,6 +56,10 @@ fn row(format: QuantFormat, x: &[f32], to: &mut [u8]) -> Option<()> {
         QuantFormat::Int4Group32 | QuantFormat::Int4Group64 | QuantFormat::Int4Group128 => int4,
         QuantFormat::Nf4 => nf4,
     };
+    // Far beyond the range of scales in half precision; the sums of squares of the fits would overflow.
+    if format != QuantFormat::Nf4 && extreme(x).abs() > 1e10 {
+        return None;
+    }
     let (elements, bytes) = (format.block_elements(), format.block_bytes());
     x.chunks_exact(elements).zip(to.chunks_exact_mut(bytes)).try_for_each(|(x, to)| encode(x, to))
 }

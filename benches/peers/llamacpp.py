@@ -1,7 +1,7 @@
 """llama.cpp on a GGUF file, as the row `gguf` of the workloads: reads 512 tokens, writes 32 more, prints lines of JSON.
 
     pip install llama-cpp-python numpy
-    python benches/peers/llama_cpp.py FILE [--threads N]
+    python benches/peers/llamacpp.py FILE [--threads N]
 
 `--make FILE` writes a model of the shape of the row `llama_05b` with random weights, in F16, and quantises it to the format of `--format`.
 """
@@ -60,6 +60,8 @@ def make(path, kind):
 def run(path, threads):
     model_options = llama_cpp.llama_model_default_params()
     model_options.n_gpu_layers = 0
+    # Without it llama.cpp packs weights for AMX, which not every virtual machine permits.
+    model_options.use_extra_bufts = os.environ.get("EXTRA_BUFFERS") == "1"
     model = llama_cpp.llama_model_load_from_file(path.encode(), model_options)
     options = llama_cpp.llama_context_default_params()
     options.n_ctx, options.n_batch, options.n_threads, options.n_threads_batch = 1024, PROMPT, threads, threads
@@ -70,14 +72,17 @@ def run(path, threads):
     for _ in range(6):
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(context), True)
         start = time.perf_counter()
-        batch = llama_cpp.llama_batch_get_one((ctypes.c_int32 * PROMPT)(*tokens), PROMPT)
+        # The batch points at the array.
+        array = (ctypes.c_int32 * PROMPT)(*tokens.tolist())
+        batch = llama_cpp.llama_batch_get_one(array, PROMPT)
         assert llama_cpp.llama_decode(context, batch) == 0
         logits = llama_cpp.llama_get_logits(context)
         reads.append(time.perf_counter() - start)
         start = time.perf_counter()
         for _ in range(WRITTEN):
             token = int(np.argmax(np.ctypeslib.as_array(logits, shape=(vocabulary,))))
-            batch = llama_cpp.llama_batch_get_one((ctypes.c_int32 * 1)(token), 1)
+            array = (ctypes.c_int32 * 1)(token)
+            batch = llama_cpp.llama_batch_get_one(array, 1)
             assert llama_cpp.llama_decode(context, batch) == 0
             logits = llama_cpp.llama_get_logits(context)
         writes.append(time.perf_counter() - start)
