@@ -141,8 +141,8 @@ impl<const FMA: bool> Kernel for PlainKernel<FMA> {
             sums[i] += lanes[i];
         }
         if U::SHIFTED {
-            for i in 0..PARTS {
-                sums[i] = mul_add::<FMA>(group.shifts[i], x.sums[i], sums[i]);
+            for (sum, (shift, x)) in sums.iter_mut().zip(group.shifts.iter().zip(&x.sums)) {
+                *sum = mul_add::<FMA>(*shift, *x, *sum);
             }
         }
     }

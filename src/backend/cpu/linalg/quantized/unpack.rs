@@ -360,9 +360,9 @@ impl Unpack for Q2K {
         let Some(block) = row.as_chunks::<84>().0.get(index) else { return clear(to) };
         pairs(&block[16..80], &mut to.codes);
         let (scale, minimum) = (half(block[80], block[81]), half(block[82], block[83]));
-        for i in 0..PARTS {
-            to.scales[i] = scale * f32::from(block[i] & 15);
-            to.shifts[i] = -(minimum * f32::from(block[i] >> 4));
+        for (i, own) in block[..PARTS].iter().enumerate() {
+            to.scales[i] = scale * f32::from(own & 15);
+            to.shifts[i] = -(minimum * f32::from(own >> 4));
         }
     }
 }
@@ -376,8 +376,8 @@ impl Unpack for Q3K {
         let Some(block) = row.as_chunks::<110>().0.get(index) else { return clear(to) };
         pairs(&block[32..96], &mut to.codes);
         for run in 0..8 {
-            for i in 0..32 {
-                to.codes[32 * run + i] |= (block[i] >> run & 1) << 2;
+            for (code, high) in to.codes[32 * run..].iter_mut().zip(&block[..32]) {
+                *code |= (high >> run & 1) << 2;
             }
         }
         let (packed, scale) = (&block[96..108], half(block[108], block[109]));
