@@ -16,7 +16,7 @@ import time
 import llama_cpp
 import numpy as np
 
-PROMPT, WRITTEN = 512, 32
+PROMPT, WRITTEN, REPEATS = 512, 32, 4
 
 
 def make(path, kind):
@@ -69,7 +69,7 @@ def run(path, threads):
     vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
     tokens = np.random.default_rng(1).integers(0, vocabulary, PROMPT).astype("i4")
     reads, writes = [], []
-    for _ in range(6):
+    for _ in range(REPEATS):
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(context), True)
         start = time.perf_counter()
         # The batch points at the array.

@@ -95,6 +95,7 @@ pub(crate) mod tied;
 mod transformer;
 mod visit;
 
+pub use crate::quantized::{QuantFormat, QuantizedTensor};
 pub use activation::{
     ELU, Flatten, FlattenOptions, GELU, Identity, LeakyReLU, LogSoftmax, ReLU, SiLU, Sigmoid, Softmax, Softplus, Tanh,
 };
@@ -149,7 +150,6 @@ pub use pool::{
     AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d,
     AvgPool1d, AvgPool2d, AvgPool3d, MaxPool1d, MaxPool2d, MaxPool3d,
 };
-pub use crate::quantized::{QuantFormat, QuantizedTensor};
 pub use quantize::{dequantize, quantize};
 pub use recurrent::{GRU, GRUOptions, LSTM, LSTMOptions, RNN, RNNOptions, RnnNonlinearity};
 pub use sequential::{Lambda, Layer, Sequential};
