@@ -190,6 +190,7 @@ pub mod options;
 mod order;
 pub mod prelude;
 pub mod profile;
+mod quantized;
 pub mod random;
 mod scalar;
 mod storage;

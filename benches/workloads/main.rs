@@ -40,6 +40,9 @@ const WORKLOADS: &[(&str, fn(&Timer) -> Result<()>)] = &[
     ("gpt2_bf16", text::gpt2_bf16),
     ("llama_05b", text::llama),
     ("llama_05b_bf16", text::llama_bf16),
+    ("llama_05b_q8_0", text::llama_q8_0),
+    ("llama_05b_q4_k", text::llama_q4_k),
+    ("gguf", text::gguf),
     ("limits", operations::limits),
 ];
 

@@ -2,7 +2,7 @@
 
 use crate::timing::Timer;
 use cotangent::models::{CausalModel, Gpt2, Gpt2Config, KeyValueCache, Llama, LlamaConfig};
-use cotangent::nn::Module;
+use cotangent::nn::{self, Module, QuantFormat};
 use cotangent::{DType, Generator, Result, Tensor, no_grad};
 
 /// Tokens of a prompt, and tokens written after it.
@@ -43,6 +43,31 @@ pub fn llama_bf16(timer: &Timer) -> Result<()> {
     text(timer, "llama_05b_bf16", &model, 151_936)
 }
 
+/// Weights in 8 bits, as in files of Q8_0.
+pub fn llama_q8_0(timer: &Timer) -> Result<()> {
+    quantized(timer, "llama_05b_q8_0", |_| QuantFormat::Q8_0)
+}
+
+/// Weights in 4 bits. Rows that are no whole blocks of 256 are stored in Q5_0, as llama.cpp does.
+pub fn llama_q4_k(timer: &Timer) -> Result<()> {
+    let format = |inputs: usize| if inputs.is_multiple_of(256) { QuantFormat::Q4K } else { QuantFormat::Q5_0 };
+    quantized(timer, "llama_05b_q4_k", format)
+}
+
+fn quantized(timer: &Timer, name: &str, format: impl Fn(usize) -> QuantFormat) -> Result<()> {
+    let mut model = half_billion()?;
+    nn::quantize(&mut model, |_, weight| Some(format(weight.shape()[1])))?;
+    text(timer, name, &model, 151_936)
+}
+
+/// The model of the file that `COTANGENT_GGUF` names, to compare with llama.cpp on the same file.
+pub fn gguf(timer: &Timer) -> Result<()> {
+    let Ok(path) = std::env::var("COTANGENT_GGUF") else { return Ok(()) };
+    let model = Llama::from_gguf(&path)?;
+    let vocabulary = model.named_parameters().first().map_or(0, |(_, table)| table.shape()[0]);
+    text(timer, "gguf", &model, vocabulary as i64)
+}
+
 fn text(timer: &Timer, name: &str, model: &(impl CausalModel + Module), vocabulary: i64) -> Result<()> {
     let tokens = Generator::seed(1).randint(0, vocabulary, [1, PROMPT])?;
     no_grad(|| {
@@ -63,7 +88,10 @@ fn text(timer: &Timer, name: &str, model: &(impl CausalModel + Module), vocabula
             Ok(written)
         };
         let row = timer.time(&format!("decode_{name}"), decode)?;
-        row.per_second("tokens_per_s", WRITTEN as f64).print();
+        // All weights, which every token reads if the head is tied to the embeddings.
+        let bytes: usize = model.parameters().iter().map(|weight| weight.numel() * weight.dtype().size()).sum();
+        let row = row.per_second("tokens_per_s", WRITTEN as f64);
+        row.per_second("weights_gb_per_s", WRITTEN as f64 * bytes as f64 / 1e9).print();
         Ok(())
     })
 }

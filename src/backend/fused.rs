@@ -4,7 +4,7 @@
 use super::cuda;
 #[cfg(not(feature = "cuda"))]
 use super::no_cuda;
-use super::spec::{AttentionInputs, CachedAttention, Draw, MatmulPrecision, Targets};
+use super::spec::{AttentionInputs, CachedAttention, Draw, MatmulPrecision, QuantFormat, Targets};
 use super::{View, ViewMut, common_device, cpu, dispatch, on_cpu};
 use crate::error::err;
 use crate::{DType, Device, Result, interrupt};
@@ -281,4 +281,33 @@ pub(crate) fn group_norm_backward(
 ) -> Result<()> {
     on_cpu(op, inputs.iter().map(View::device).chain([sums.device()]))?;
     interrupt::caught(op, || cpu::nn::group_norm::backward(op, inputs, each, weight, input_grad, sums))
+}
+
+/// `out = x · matrixᵀ` for few rows `x` `[m, inputs]` in f32, for which [`takes_quantized`] is true, and a quantised matrix
+/// with the blocks `[outputs, bytes]`. `out` is `[m, outputs]` in f32. All are contiguous.
+pub(crate) fn quantized_product(
+    op: &'static str,
+    x: View<'_>,
+    format: QuantFormat,
+    blocks: View<'_>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    on_cpu(op, [x.device(), blocks.device(), out.device()])?;
+    interrupt::caught(op, || cpu::linalg::quantized::product(op, x, format, blocks, out))
+}
+
+/// The elements of a quantised matrix with the blocks `[rows, bytes]`, into `out` `[rows, elements]`, contiguous in f32.
+pub(crate) fn dequantize(op: &'static str, format: QuantFormat, blocks: View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+    on_cpu(op, [blocks.device(), out.device()])?;
+    interrupt::caught(op, || cpu::linalg::quantized::dequantize(op, format, blocks, out))
+}
+
+/// Quantises the rows of `x` `[rows, elements]`, contiguous in f32, into `blocks` `[rows, bytes]`.
+pub(crate) fn quantize(op: &'static str, format: QuantFormat, x: View<'_>, blocks: ViewMut<'_>) -> Result<()> {
+    on_cpu(op, [x.device(), blocks.device()])?;
+    let columns = x.layout.shape().last().copied().unwrap_or(0);
+    let (Some(x), Some(blocks)) = (x.as_slice::<f32>(), blocks.into_slice::<u8>()) else {
+        return Err(err!(Backend, op, "rows must be contiguous f32"));
+    };
+    interrupt::caught(op, || cpu::linalg::quantized::quantize(op, format, x, columns, blocks))
 }

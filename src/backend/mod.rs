@@ -17,15 +17,18 @@ mod view;
 pub(crate) use cpu::elementwise::copy::read as read_on_cpu;
 pub(crate) use cpu::index::Indices;
 pub(crate) use cpu::linalg::matmul::{has_bf16, takes_half};
+pub(crate) use cpu::linalg::quantized::takes as takes_quantized;
 pub(crate) use cpu::nn::optim as optim_on_cpu;
 pub(crate) use cpu::runtime::simd;
 pub use cpu::runtime::threads::{num_threads, set_num_threads, with_num_threads};
 pub use devices::DeviceProperties;
 pub(crate) use fused::{
     attention, attention_backward, attention_dtype, batch_norm_backward, batch_norm_stats, cached_attention,
-    cross_entropy, cross_entropy_backward, draw, group_norm, group_norm_backward, has_cached_attention,
-    has_forward_kernels, layer_norm, layer_norm_backward, layer_norm_pieces, matmul, rms_norm, rope, write_tokens,
+    cross_entropy, cross_entropy_backward, dequantize, draw, group_norm, group_norm_backward, has_cached_attention,
+    has_forward_kernels, layer_norm, layer_norm_backward, layer_norm_pieces, matmul, quantize, quantized_product,
+    rms_norm, rope, write_tokens,
 };
+pub use spec::QuantFormat;
 pub(crate) use spec::{Draw, Triangle};
 pub(crate) use view::{View, ViewMut};
 

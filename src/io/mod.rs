@@ -5,7 +5,7 @@
 //! | [`safetensors`], one file or shards with an index | yes | yes |
 //! | [`npy`] and [`npz`], NumPy's | yes | yes |
 //! | [`pytorch`], `.pt` and `.pth` | yes, without running code | yes |
-//! | [`gguf`], llama.cpp's | yes, quantised tensors as `f32` | no |
+//! | [`gguf`], llama.cpp's | yes, quantised tensors as they are or as `f32` | no |
 //!
 //! A [`Checkpoint`] holds a whole training run, and [`Checkpoints`] keeps the last and the best of them in a folder.
 //!

@@ -6,7 +6,9 @@ use super::generate::CausalModel;
 use super::{Adaptable, Published, check_tied, without_prefix};
 use crate::error::bail;
 use crate::io::StateDict;
-use crate::nn::{Dropout, Embedding, Forward, LayerNorm, LayerNormLayerOptions, LoraLinear, Module, Parameter, init};
+use crate::nn::{
+    Dropout, Embedding, Forward, LayerNorm, LayerNormLayerOptions, LoraLinear, Module, Parameter, init, linear,
+};
 use crate::options::Gelu;
 use crate::{DType, Result, Tensor};
 use std::path::Path;
@@ -230,7 +232,7 @@ impl Gpt2 {
     /// The logits of hidden states.
     #[track_caller]
     fn logits(&self, x: &Tensor) -> Result<Tensor> {
-        self.ln_f.forward(x)?.linear(&self.wte.weight, None)
+        linear(&self.ln_f.forward(x)?, &self.wte.weight, None)
     }
 }
 

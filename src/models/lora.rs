@@ -153,11 +153,13 @@ fn is_of_adapter(name: &str) -> bool {
 /// [`add_lora`] for an example.
 ///
 /// # Errors
-/// If memory runs out.
+/// If a layer with an adapter has a [quantized](crate::nn::quantize()) weight, where nothing is changed, or if memory runs out.
 #[track_caller]
 pub fn merge_lora<M: Adaptable>(model: &mut M) -> Result<()> {
     const OP: &str = "merge_lora";
     let mut merge = || {
+        let check = |(name, layer): (String, &mut LoraLinear)| layer.check_mergeable().map_err(|e| e.context(name));
+        model.linear_layers().into_iter().try_for_each(check)?;
         for (name, layer) in model.linear_layers() {
             layer.merge().map_err(|error| error.context(name))?;
         }

@@ -76,7 +76,16 @@ impl Linear {
 impl Forward for Linear {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.with_weight(x, &self.weight)
+        linear(x, &self.weight, self.bias.as_deref())
+    }
+}
+
+/// `x Wᵀ + b` with a dense or a quantised weight.
+#[track_caller]
+pub(crate) fn linear(x: &Tensor, weight: &Parameter, bias: Option<&Tensor>) -> Result<Tensor> {
+    match weight.quantized() {
+        None => x.linear(weight, bias),
+        Some(weight) => weight.linear(x, bias),
     }
 }
 
@@ -143,6 +152,10 @@ impl Embedding {
 impl Forward for Embedding {
     #[track_caller]
     fn forward(&self, indices: &Tensor) -> Result<Tensor> {
+        if let Some(table) = self.weight.quantized() {
+            // The options affect only the gradient, and there is none.
+            return table.embedding(indices);
+        }
         let options = EmbeddingOptions { padding_idx: self.padding_idx, scale_grad_by_freq: self.scale_grad_by_freq };
         indices.embedding_with(&self.weight, options)
     }

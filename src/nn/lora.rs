@@ -2,9 +2,10 @@
 #![forbid(unsafe_code)]
 
 use super::init::{self, Fan, Gain};
+use super::layers::linear;
 use super::{Dropout, Forward, Module, Parameter, Part, PartMut, Ties, Visit, Visitor};
 use crate::error::{bail, named};
-use crate::{Result, Tensor};
+use crate::{DType, Result, Tensor};
 
 /// A linear layer with an optional low-rank adapter (LoRA, Hu et al. 2021). The weight `W` is frozen, two small matrices `A` and
 /// `B` are trained, and the output is `x Wᵀ + b + scale · dropout(x) Aᵀ Bᵀ`.
@@ -62,16 +63,26 @@ impl LoraLinear {
         LoraLinear { weight, bias: Some(bias), transposed: true, adapter: None }
     }
 
+    /// The name of the layer's type. A transposed one has that of the layers of GPT-2.
+    fn kind(&self) -> &'static str {
+        match (&self.adapter, self.transposed) {
+            (Some(_), false) => "LoraLinear",
+            (None, false) => "Linear",
+            (Some(_), true) => "LoraConv1D",
+            (None, true) => "Conv1D",
+        }
+    }
+
     /// The numbers of inputs and outputs.
     pub(crate) fn features(&self) -> (usize, usize) {
-        match (self.weight.shape(), self.transposed) {
+        match (&self.weight.logical_shape()[..], self.transposed && self.weight.quantized().is_none()) {
             (&[outputs, inputs], false) | (&[inputs, outputs], true) => (inputs, outputs),
             _ => (0, 0),
         }
     }
 
     /// Freezes weight and bias, and attaches an adapter, which adds `alpha / rank · dropout(x) Aᵀ Bᵀ` to the output. It has the
-    /// dtype and the device of the weight.
+    /// dtype and the device of the weight; with a quantized weight it is `f32`.
     ///
     /// # Errors
     /// If there is already an adapter, `rank` is 0, `alpha` is not finite, or `dropout` is not in [0, 1]; nothing is changed
@@ -89,7 +100,8 @@ impl LoraLinear {
             bail!(Value, ATTACH, "rank must be ≥ 1 and alpha finite, got rank {rank} and alpha {alpha}");
         }
         let (inputs, outputs) = self.features();
-        let like = (self.weight.dtype(), self.weight.device());
+        let dtype = if self.weight.dtype().is_float() { self.weight.dtype() } else { DType::F32 };
+        let like = (dtype, self.weight.device());
         let a = init::kaiming_uniform([rank, inputs], Gain::LeakyRelu(5.0_f64.sqrt()), Fan::In)?;
         let a = Parameter::new(a.to_dtype(like.0)?.to_device(like.1)?)?;
         let b = Parameter::new(Tensor::zeros_with([outputs, rank], like)?)?;
@@ -120,14 +132,25 @@ impl LoraLinear {
     /// and bias require gradients again. Does nothing without an adapter.
     ///
     /// # Errors
-    /// If memory runs out; nothing is changed then.
+    /// If the weight is quantized, or memory runs out; nothing is changed then.
     #[track_caller]
     pub fn merge(&mut self) -> Result<()> {
         named(MERGE, self.merge_adapter())
     }
 
+    /// Fails if there is an adapter on top of a quantised weight.
+    pub(crate) fn check_mergeable(&self) -> Result<()> {
+        match self.weight.quantized() {
+            Some(weight) if self.is_adapted() => {
+                bail!(Value, MERGE, "the weight must not be quantized, got {}: dequantize it first", weight.format())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn merge_adapter(&mut self) -> Result<()> {
         let Some(Adapter { a, b, scale, .. }) = &self.adapter else { return Ok(()) };
+        self.check_mergeable()?;
         let delta = b.detach().matmul(&a.detach())?.mul(*scale)?;
         let delta = if self.transposed { delta.t()? } else { delta };
         let merged = self.weight.detach().add(&delta)?.to_dtype(self.weight.dtype())?;
@@ -145,7 +168,9 @@ impl Forward for LoraLinear {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let bias = self.bias.as_deref();
-        let plain = if self.transposed { x.linear(&self.weight.t()?, bias)? } else { x.linear(&self.weight, bias)? };
+        // A quantised weight has one row for each output.
+        let is_transposed = self.transposed && self.weight.quantized().is_none();
+        let plain = if is_transposed { x.linear(&self.weight.t()?, bias)? } else { linear(x, &self.weight, bias)? };
         match &self.adapter {
             None => Ok(plain),
             Some(Adapter { a, b, scale, dropout }) => {
@@ -158,7 +183,7 @@ impl Forward for LoraLinear {
 
 impl Visit for LoraLinear {
     fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
-        visitor.enter(if self.adapter.is_some() { "LoraLinear" } else { "Linear" });
+        visitor.enter(self.kind());
         visitor.module("weight", &self.weight);
         visitor.module("bias", &self.bias);
         if let Some(adapter) = &self.adapter {
@@ -169,7 +194,7 @@ impl Visit for LoraLinear {
     }
 
     fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>) {
-        visitor.enter(if self.adapter.is_some() { "LoraLinear" } else { "Linear" });
+        visitor.enter(self.kind());
         visitor.module("weight", &mut self.weight);
         visitor.module("bias", &mut self.bias);
         if let Some(Adapter { a, b, dropout, .. }) = &mut self.adapter {

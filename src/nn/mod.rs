@@ -85,6 +85,7 @@ mod norm;
 mod parameter;
 mod parametrize;
 mod pool;
+mod quantize;
 mod recurrent;
 mod sequential;
 mod shapes;
@@ -94,6 +95,7 @@ pub(crate) mod tied;
 mod transformer;
 mod visit;
 
+pub use crate::quantized::{QuantFormat, QuantizedTensor};
 pub use activation::{
     ELU, Flatten, FlattenOptions, GELU, Identity, LeakyReLU, LogSoftmax, ReLU, SiLU, Sigmoid, Softmax, Softplus, Tanh,
 };
@@ -127,6 +129,7 @@ pub use conv::{
 /// ```
 pub use cotangent_macros::Module;
 pub(crate) use cotangent_macros::layer;
+pub(crate) use layers::linear;
 pub use layers::{Dropout, Embedding, LayerNorm, LayerNormLayerOptions, Linear, LinearOptions};
 pub use list::{LayerEntry, list};
 pub use lora::LoraLinear;
@@ -147,6 +150,7 @@ pub use pool::{
     AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d,
     AvgPool1d, AvgPool2d, AvgPool3d, MaxPool1d, MaxPool2d, MaxPool3d,
 };
+pub use quantize::{dequantize, quantize};
 pub use recurrent::{GRU, GRUOptions, LSTM, LSTMOptions, RNN, RNNOptions, RnnNonlinearity};
 pub use sequential::{Lambda, Layer, Sequential};
 pub use shapes::{

@@ -167,7 +167,7 @@ pub trait Module: Visit {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     fn num_parameters(&self) -> usize {
-        self.parameters().iter().map(|parameter| parameter.numel()).sum()
+        self.parameters().into_iter().map(summary::elements).sum()
     }
 
     /// Removes the gradients of all parameters.

@@ -7,8 +7,9 @@ use super::{Part, PartMut, Visit, Visitor};
 use crate::autograd::{is_recomputing, no_grad};
 use crate::backend;
 use crate::error::{bail, err, named, placed};
+use crate::quantized::{QuantFormat, QuantizedTensor};
 use crate::tensor::Operand;
-use crate::{Result, Tensor};
+use crate::{DType, Result, Tensor};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,8 @@ pub struct Parameter {
     tensor: Tensor,
     /// The identity that all handles of a parameter share. It also counts them.
     id: Arc<()>,
+    /// The format of a quantised weight, whose blocks are the tensor.
+    format: Option<QuantFormat>,
 }
 
 impl Parameter {
@@ -49,7 +52,44 @@ impl Parameter {
     #[track_caller]
     pub fn new(values: Tensor) -> Result<Parameter> {
         let leaf = named("Parameter::new", values.detach().into_leaf("Parameter::new", None))?;
-        Ok(Parameter { tensor: leaf, id: Arc::new(()) })
+        Ok(Parameter { tensor: leaf, id: Arc::new(()), format: None })
+    }
+
+    /// A frozen parameter with a quantised weight. The parameter's tensor has the bytes of the blocks. The name of the format
+    /// is the last part of its name in a state dictionary: `fc.weight.Q8_0`.
+    ///
+    /// [`Linear`](super::Linear), [`LoraLinear`](super::LoraLinear) and [`Embedding`](super::Embedding) compute with it.
+    /// [`quantize`](super::quantize()) makes these parameters in a model.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{Forward, Linear, Module, Parameter, QuantFormat, QuantizedTensor}};
+    /// let mut layer = Linear::new(64, 2)?;
+    /// layer.weight = Parameter::from_quantized(QuantizedTensor::quantize(&layer.weight, QuantFormat::Q8_0)?);
+    /// assert_eq!(layer.forward(&Tensor::ones([5, 64])?)?.shape(), [5, 2]);
+    /// assert_eq!(layer.state_dict().names().collect::<Vec<_>>(), ["weight.Q8_0", "bias"]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    // By value: callers pass a weight that was made for this.
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn from_quantized(weight: QuantizedTensor) -> Parameter {
+        Parameter { tensor: weight.blocks().clone(), id: Arc::new(()), format: Some(weight.format()) }
+    }
+
+    /// The quantised weight, if the parameter holds one.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::Parameter};
+    /// assert!(Parameter::new(Tensor::zeros([2, 3])?)?.quantized().is_none());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub fn quantized(&self) -> Option<QuantizedTensor> {
+        // The blocks were checked when the parameter was made, and their shape never changes.
+        self.format.and_then(|format| QuantizedTensor::from_blocks(&self.tensor, format).ok())
+    }
+
+    /// The shape of the weight, not of the blocks of a quantised one.
+    pub(crate) fn logical_shape(&self) -> crate::Shape {
+        self.quantized().map_or_else(|| self.tensor.layout().shape().clone(), |weight| weight.shape().into())
     }
 
     /// Another handle of the same parameter, to share it between parts of a model: one gradient, one update, and one entry in
@@ -65,7 +105,7 @@ impl Parameter {
     /// ```
     #[must_use]
     pub fn tie(&self) -> Parameter {
-        Parameter { tensor: self.tensor.clone(), id: self.id.clone() }
+        Parameter { tensor: self.tensor.clone(), id: self.id.clone(), format: self.format }
     }
 
     /// Whether two handles are the same parameter.
@@ -99,6 +139,9 @@ impl Parameter {
     }
 
     pub(super) fn mark(&mut self, requires_grad: bool) -> Result<()> {
+        if let (true, Some(format)) = (requires_grad, self.format) {
+            bail!(Value, "set_requires_grad", "a quantized weight cannot be trained, got one of {format}");
+        }
         if requires_grad != self.tensor.requires_grad() {
             let values = self.tensor.detach();
             self.tensor = if requires_grad { values.into_leaf("set_requires_grad", None)? } else { values };
@@ -202,6 +245,9 @@ impl Parameter {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     pub fn swap_tensor(&mut self, tensor: Tensor) -> Tensor {
+        if tensor.dtype() != DType::U8 || tensor.shape() != self.tensor.shape() {
+            self.format = None;
+        }
         std::mem::replace(&mut self.tensor, tensor)
     }
 
@@ -209,7 +255,7 @@ impl Parameter {
     pub(crate) fn replaced(&self, values: &Tensor) -> Result<Parameter> {
         let values = values.detach();
         let tensor = if self.tensor.requires_grad() { values.into_leaf("Parameter", None)? } else { values };
-        Ok(Parameter { tensor, id: self.id.clone() })
+        Ok(Parameter { tensor, id: self.id.clone(), format: self.format })
     }
 
     /// A number that identifies the parameter.
@@ -280,17 +326,26 @@ impl AsRef<Tensor> for Parameter {
 
 impl fmt::Debug for Parameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Parameter({:?})", self.tensor)
+        match self.quantized() {
+            None => write!(f, "Parameter({:?})", self.tensor),
+            Some(weight) => write!(f, "Parameter({weight:?})"),
+        }
     }
 }
 
 impl Visit for Parameter {
     fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
-        visitor.show(Part::Param(self));
+        match self.format {
+            None => visitor.show(Part::Param(self)),
+            Some(format) => visitor.child(format, |visitor| visitor.show(Part::Param(self))),
+        }
     }
 
     fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>) {
-        visitor.show(PartMut::Param(self));
+        match self.format {
+            None => visitor.show(PartMut::Param(self)),
+            Some(format) => visitor.child(format, |visitor| visitor.show(PartMut::Param(self))),
+        }
     }
 
     fn deep_clone_in(&self, ties: &mut super::Ties) -> Result<Parameter> {

@@ -11,9 +11,11 @@ pub(crate) fn rows<M: Module + ?Sized>(module: &M) -> (Vec<[String; 4]>, String)
             Part::Module(kind) => [name.to_string(), kind.to_string(), String::new(), String::new()],
             Part::Param(tensor) if seen.insert(tensor.id()) => {
                 let kind = totals.count(tensor);
-                [name.to_string(), kind.to_string(), format!("{:?}", tensor.shape()), grouped(tensor.numel())]
+                [name.to_string(), kind.to_string(), format!("{:?}", tensor.logical_shape()), grouped(elements(tensor))]
             }
-            Part::Param(tensor) => [name.to_string(), "tied".into(), format!("{:?}", tensor.shape()), String::new()],
+            Part::Param(tensor) => {
+                [name.to_string(), "tied".into(), format!("{:?}", tensor.logical_shape()), String::new()]
+            }
             Part::Buffer(buffer) => {
                 [name.to_string(), "buffer".into(), format!("{:?}", buffer.get().shape()), String::new()]
             }
@@ -41,6 +43,11 @@ pub(crate) fn table<M: Module + ?Sized>(module: &M) -> String {
     lines.join("\n")
 }
 
+/// The number of elements, not of the bytes of a quantised weight.
+pub(crate) fn elements(parameter: &Parameter) -> usize {
+    parameter.quantized().map_or_else(|| parameter.numel(), |weight| weight.numel())
+}
+
 #[derive(Default)]
 struct Totals {
     trained: usize,
@@ -53,11 +60,11 @@ impl Totals {
     fn count(&mut self, tensor: &Parameter) -> &'static str {
         self.bytes += tensor.numel() * tensor.dtype().size();
         if tensor.requires_grad() {
-            self.trained += tensor.numel();
+            self.trained += elements(tensor);
             "parameter"
         } else {
-            self.frozen += tensor.numel();
-            "frozen"
+            self.frozen += elements(tensor);
+            if tensor.quantized().is_some() { "quantized" } else { "frozen" }
         }
     }
 

@@ -4,6 +4,7 @@ use super::module::Module;
 use super::parameter::{Buffer, Parameter};
 use crate::Result;
 use crate::error::bail;
+use crate::quantized::QuantizedTensor;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
@@ -154,8 +155,15 @@ impl Ties {
         if let Some(known) = self.0.get(&parameter.id()) {
             return Ok(known.tie());
         }
-        let mut clone = Parameter::new(parameter.detach().deep_clone()?)?;
-        clone.set_requires_grad(parameter.requires_grad())?;
+        let values = parameter.detach().deep_clone()?;
+        let clone = match parameter.quantized() {
+            Some(weight) => Parameter::from_quantized(QuantizedTensor::from_blocks(&values, weight.format())?),
+            None => {
+                let mut clone = Parameter::new(values)?;
+                clone.set_requires_grad(parameter.requires_grad())?;
+                clone
+            }
+        };
         self.0.insert(parameter.id(), clone.tie());
         Ok(clone)
     }

@@ -21,5 +21,6 @@ mod lora;
 mod models;
 mod modules;
 mod parametrize;
+mod quantized;
 mod speculate;
 mod transformer;

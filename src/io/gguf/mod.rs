@@ -1,7 +1,8 @@
 //! GGUF files, the format of llama.cpp: metadata, and tensors that are mostly quantised.
 //!
 //! Tensors of `F32`, `F16`, `BF16`, `F64` and integers are loaded as they are; those of `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`, `Q8_0` and
-//! `Q2_K` to `Q6_K` are dequantised to `f32`. Shapes are row-major: the contiguous dimension is the last.
+//! `Q2_K` to `Q6_K` are dequantised to `f32`. [`Reader::quantized`] reads these as they are. Shapes are row-major: the
+//! contiguous dimension is the last.
 //!
 //! [`load`] returns a dictionary: [from a file into a model](super#from-a-file-into-a-model). The names are those of llama.cpp.
 //!
@@ -19,10 +20,11 @@ mod quantized;
 
 use super::load_options::printable;
 use super::{LoadOptions, StateDict, Value};
-use crate::error::{err, named};
+use crate::error::{bail, err, named};
 use crate::io::bytes;
 use crate::memory::scratch;
-use crate::{Error, Result, Tensor};
+use crate::quantized::QuantizedTensor;
+use crate::{DType, Error, Result, Shape, Tensor};
 use header::{Entry, Header};
 use quantized::Form;
 use std::collections::HashMap;
@@ -152,6 +154,41 @@ impl Reader {
         )
     }
 
+    /// Reads one quantised tensor as it is in the file.
+    ///
+    /// ```
+    /// use cotangent::{io::gguf, nn::QuantFormat};
+    /// # let path = "tests/fixtures/io/quantized.gguf";
+    /// let weight = gguf::open(path)?.quantized("Q4_K")?;
+    /// assert_eq!((weight.format(), weight.shape()), (QuantFormat::Q4K, [2, 512]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no tensor of that name, it is not quantised or no matrix, or the file cannot be read.
+    #[track_caller]
+    pub fn quantized(&self, name: &str) -> Result<QuantizedTensor> {
+        const OP: &str = "Reader::quantized";
+        let read = || {
+            let entry = self.entry(name).ok_or_else(|| err!(Value, OP, "no tensor named {name}"))?;
+            let (Form::Blocks(format), &[outputs, inputs]) = (entry.form, &entry.shape[..]) else {
+                let (form, shape) = (entry.form.name(), &entry.shape);
+                bail!(Value, OP, "{} must be a quantised matrix, got {form} of shape {shape:?}", printable(name));
+            };
+            let shape = [outputs, format.row_bytes(inputs)?].into();
+            QuantizedTensor::from_blocks(&self.read_bytes(entry, shape, DType::U8)?, format)
+        };
+        named(OP, read())
+    }
+
+    /// The bytes of a tensor as they are, as elements of a dtype.
+    fn read_bytes(&self, entry: &Entry, shape: Shape, dtype: DType) -> Result<Tensor> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let io = |source| Error::io(LOAD, &self.path, source);
+        file.seek(SeekFrom::Start(entry.start)).map_err(io)?;
+        bytes::from_bytes(LOAD, shape, dtype, |to| file.read_exact(to).map_err(io))
+    }
+
     /// Reads tensors sequentially.
     ///
     /// # Errors
@@ -176,13 +213,19 @@ impl Reader {
         file.seek(SeekFrom::Start(entry.start)).map_err(io)?;
         let tensor = bytes::from_bytes(LOAD, entry.shape.clone(), entry.form.dtype(), |to| match entry.form {
             Form::Plain(..) => file.read_exact(to).map_err(io),
-            Form::Blocks(blocks) => {
+            Form::Blocks(format) => {
                 // Some hundred kilobytes of blocks at a time.
-                let mut part = scratch::filled(LOAD, 0_u8, (1 << 10) * blocks.bytes)?;
-                for to in to.chunks_mut((1 << 10) * blocks.elements * 4) {
-                    let part = &mut part[..to.len() / 4 / blocks.elements * blocks.bytes];
+                let (elements, bytes) = ((1 << 10) * format.block_elements(), (1 << 10) * format.block_bytes());
+                let (mut part, mut values) =
+                    (scratch::filled(LOAD, 0_u8, bytes)?, scratch::filled(LOAD, 0.0, elements)?);
+                for to in to.chunks_mut(elements * 4) {
+                    let count = to.len() / 4;
+                    let part = &mut part[..count / format.block_elements() * format.block_bytes()];
                     file.read_exact(part).map_err(io)?;
-                    blocks.dequantize(part, to);
+                    format.decode_row(part, &mut values[..count]);
+                    for (to, value) in to.as_chunks_mut::<4>().0.iter_mut().zip(&values) {
+                        *to = value.to_le_bytes();
+                    }
                 }
                 Ok(())
             }

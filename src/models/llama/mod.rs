@@ -1,6 +1,7 @@
 //! Decoders in the style of Llama.
 
 mod config;
+mod gguf;
 mod rope;
 
 pub use config::{LayerType, LlamaConfig, LlamaFamily};
@@ -11,9 +12,20 @@ use super::generate::CausalModel;
 use super::{Adaptable, Published, check_tied, without_prefix};
 use crate::error::bail;
 use crate::io::StateDict;
-use crate::nn::{Embedding, Forward, Linear, LinearOptions, LoraLinear, Module, Parameter, init};
+use crate::nn::{self, Embedding, Forward, Linear, LoraLinear, Module, Parameter, init};
 use crate::options::{AttentionOptions, Gelu, RmsNormOptions};
 use crate::{DType, Result, Tensor};
+
+/// Where the parameters of a new model come from: makes one from its name, its shape, and what it is without a file.
+type Source<'s> = dyn FnMut(&str, &[usize], Init) -> Result<Parameter> + 's;
+
+/// How a parameter is initialised.
+#[derive(Clone, Copy)]
+enum Init {
+    Normal,
+    Zeros,
+    Ones,
+}
 
 #[derive(Debug, Module)]
 struct Norm {
@@ -24,10 +36,11 @@ struct Norm {
 }
 
 impl Norm {
-    fn new(size: usize, config: &LlamaConfig) -> Result<Norm> {
+    fn new(name: &str, size: usize, config: &LlamaConfig, source: &mut Source) -> Result<Norm> {
         let is_offset = config.model_type.is_gemma();
-        let weight = Tensor::full([size], if is_offset { 0.0 } else { 1.0 })?;
-        Ok(Norm { weight: Parameter::new(weight)?, eps: config.rms_norm_eps, is_offset })
+        let init = if is_offset { Init::Zeros } else { Init::Ones };
+        let weight = source(&format!("{name}.weight"), &[size], init)?;
+        Ok(Norm { weight, eps: config.rms_norm_eps, is_offset })
     }
 }
 
@@ -140,6 +153,16 @@ impl Llama {
     /// If the sizes do not fit each other.
     #[track_caller]
     pub fn new(config: &LlamaConfig) -> Result<Llama> {
+        Llama::assemble(config, &mut |_, shape, init| {
+            Parameter::new(match init {
+                Init::Normal => init::normal(shape, 0.0, 0.02)?,
+                Init::Zeros => Tensor::zeros(shape)?,
+                Init::Ones => Tensor::ones(shape)?,
+            })
+        })
+    }
+
+    fn assemble(config: &LlamaConfig, source: &mut Source) -> Result<Llama> {
         let LlamaConfig { model_type, vocab_size, hidden_size: size, intermediate_size, .. } = *config;
         let heads = config.num_attention_heads;
         let groups = config.num_key_value_heads.unwrap_or(heads);
@@ -173,50 +196,62 @@ impl Llama {
                 bail!(Value, "Llama", "{name} must be finite and > 0, got {value}");
             }
         }
-        let linear = |from: usize, to: usize, bias: bool| -> Result<Linear> {
-            let mut layer = Linear::new_with(from, to, LinearOptions::new().bias(bias))?;
-            layer.weight = Parameter::new(init::normal([to, from], 0.0, 0.02)?)?;
-            if let Some(bias) = &mut layer.bias {
-                *bias = Parameter::new(Tensor::zeros([to])?)?;
-            }
-            Ok(layer)
+        let linear = |source: &mut Source, name: &str, [from, to]: [usize; 2], bias: bool| -> Result<Linear> {
+            let weight = source(&format!("{name}.weight"), &[to, from], Init::Normal)?;
+            let bias = bias.then(|| source(&format!("{name}.bias"), &[to], Init::Zeros)).transpose()?;
+            Ok(Linear { weight, bias })
         };
-        let lora = |from, to, bias| linear(from, to, bias).map(LoraLinear::from_linear);
         let out_bias = config.attention_bias;
         let bias = out_bias || model_type == LlamaFamily::Qwen2;
-        let norm = || Norm::new(size, config);
-        let head_norm = || (model_type == LlamaFamily::Qwen3).then(|| Norm::new(head, config)).transpose();
-        let more_norm = || (model_type == LlamaFamily::Gemma2).then(norm).transpose();
-        let block = |window| {
+        let block = |source: &mut Source, at: usize, window| {
+            let name = |part: &str| format!("model.layers.{at}.{part}");
+            let mut lora = |part: &str, sizes: [usize; 2], bias| {
+                linear(source, &name(part), sizes, bias).map(LoraLinear::from_linear)
+            };
+            let (q_proj, k_proj) = (
+                lora("self_attn.q_proj", [size, heads.saturating_mul(head)], bias)?,
+                lora("self_attn.k_proj", [size, groups.saturating_mul(head)], bias)?,
+            );
+            let (v_proj, o_proj) = (
+                lora("self_attn.v_proj", [size, groups.saturating_mul(head)], bias)?,
+                lora("self_attn.o_proj", [heads.saturating_mul(head), size], out_bias)?,
+            );
+            let mlp = Mlp {
+                gate_proj: lora("mlp.gate_proj", [size, intermediate_size], config.mlp_bias)?,
+                up_proj: lora("mlp.up_proj", [size, intermediate_size], config.mlp_bias)?,
+                down_proj: lora("mlp.down_proj", [intermediate_size, size], config.mlp_bias)?,
+            };
+            let mut norm = |part: &str, size, exists: bool| {
+                exists.then(|| Norm::new(&name(part), size, config, source)).transpose()
+            };
+            let (has_head_norms, has_four) = (model_type == LlamaFamily::Qwen3, model_type == LlamaFamily::Gemma2);
             Ok(Block {
                 self_attn: Attention {
-                    q_proj: lora(size, heads.saturating_mul(head), bias)?,
-                    k_proj: lora(size, groups.saturating_mul(head), bias)?,
-                    v_proj: lora(size, groups.saturating_mul(head), bias)?,
-                    o_proj: lora(heads.saturating_mul(head), size, out_bias)?,
-                    q_norm: head_norm()?,
-                    k_norm: head_norm()?,
+                    q_proj,
+                    k_proj,
+                    v_proj,
+                    o_proj,
+                    q_norm: norm("self_attn.q_norm", head, has_head_norms)?,
+                    k_norm: norm("self_attn.k_norm", head, has_head_norms)?,
                     window,
                 },
-                mlp: Mlp {
-                    gate_proj: lora(size, intermediate_size, config.mlp_bias)?,
-                    up_proj: lora(size, intermediate_size, config.mlp_bias)?,
-                    down_proj: lora(intermediate_size, size, config.mlp_bias)?,
-                },
-                input_layernorm: norm()?,
-                post_attention_layernorm: norm()?,
-                pre_feedforward_layernorm: more_norm()?,
-                post_feedforward_layernorm: more_norm()?,
+                mlp,
+                pre_feedforward_layernorm: norm("pre_feedforward_layernorm", size, has_four)?,
+                post_feedforward_layernorm: norm("post_feedforward_layernorm", size, has_four)?,
+                input_layernorm: Norm::new(&name("input_layernorm"), size, config, source)?,
+                post_attention_layernorm: Norm::new(&name("post_attention_layernorm"), size, config, source)?,
             })
         };
-        let table = Parameter::new(init::normal([vocab_size, size], 0.0, 0.02)?)?;
+        let table = source("model.embed_tokens.weight", &[vocab_size, size], Init::Normal)?;
+        let windows = config.windows()?.into_iter().enumerate();
+        let lm_head = (!config.tie_word_embeddings).then(|| linear(source, "lm_head", [size, vocab_size], false));
         Ok(Llama {
+            lm_head: lm_head.transpose()?,
             model: Decoder {
                 embed_tokens: Embedding::from_weight(table),
-                layers: config.windows()?.into_iter().map(block).collect::<Result<_>>()?,
-                norm: norm()?,
+                layers: windows.map(|(at, window)| block(source, at, window)).collect::<Result<_>>()?,
+                norm: Norm::new("model.norm", size, config, source)?,
             },
-            lm_head: (!config.tie_word_embeddings).then(|| linear(size, vocab_size, false)).transpose()?,
             heads,
             groups,
             size: head,
@@ -400,7 +435,7 @@ impl Llama {
         let x = self.model.norm.forward(x)?;
         let logits = match &self.lm_head {
             Some(head) => head.forward(&x)?,
-            None => x.linear(&self.model.embed_tokens.weight, None)?,
+            None => nn::linear(&x, &self.model.embed_tokens.weight, None)?,
         };
         match self.config.final_logit_softcapping {
             Some(cap) => logits.div(cap)?.tanh()?.mul(cap),

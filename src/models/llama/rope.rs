@@ -60,7 +60,7 @@ impl RopeScaling {
     }
 
     /// The factors of the frequencies `rates`, which are angles per token.
-    fn factors(&self, rates: &Tensor) -> Result<Tensor> {
+    pub(super) fn factors(&self, rates: &Tensor) -> Result<Tensor> {
         match *self {
             Self::Linear { factor } => Tensor::full_with([1], 1.0 / factor, (rates.dtype(), rates.device())),
             Self::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position_embeddings } => {

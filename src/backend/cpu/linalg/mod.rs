@@ -7,3 +7,4 @@ pub(crate) mod few_rows;
 pub(crate) mod fft;
 pub(crate) mod gemm;
 pub(crate) mod matmul;
+pub(crate) mod quantized;

@@ -89,6 +89,18 @@ fn detect() -> u8 {
     level
 }
 
+/// Whether the CPU multiplies and adds bytes in vectors of 512 bits (AVX-512 VNNI).
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn has_vnni() -> bool {
+    let level = match LEVEL.load(Ordering::Relaxed) {
+        UNKNOWN => detect(),
+        level => level,
+    };
+    // The standard library keeps what it has detected.
+    level == AVX512 && std::arch::is_x86_feature_detected!("avx512vnni")
+}
+
 /// Runs a job without feature detection. Not inlined, so that there is one such version of every loop.
 #[inline(never)]
 pub(crate) fn baseline<J: Job>(job: J) -> J::Output {
