@@ -204,7 +204,7 @@ pub(crate) fn rms_norm(
     eps: f64,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    let others = weight.iter().map(|weight| weight.device()).chain([input.device()]);
+    let others = weight.iter().map(View::device).chain([input.device()]);
     dispatch!(op, common_device(op, out.device(), others)?,
         cpu => {
             let _ = eps;
