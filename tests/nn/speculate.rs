@@ -29,7 +29,7 @@ fn llama(seed: u64, layers: usize) -> Result<Llama> {
 }
 
 fn lstm() -> Result<LstmLm> {
-    let config = LstmLmConfig { vocab_size: 7, embedding_size: 3, hidden_size: 4, ..LstmLmConfig::default() };
+    let config = LstmLmConfig { vocab_size: 13, embedding_size: 3, hidden_size: 4, ..LstmLmConfig::default() };
     let mut model = with_generator(&mut Generator::seed(2), || LstmLm::new(&config))?;
     model.eval();
     Ok(model)
@@ -251,8 +251,10 @@ fn what_a_draft_does_not_fit_is_refused() -> Outcome {
     let zero = Speculation::new(&model, &draft, &prompt, 5, new())?.lookahead(0);
     assert_eq!(message(zero), "generate: lookahead must be ≥ 1, got 0");
     let (small, large) = (Markov::new(1, 3)?, Markov::new(1, 5)?);
-    let error = message(speculate(&large, &small, &tensor!([[1]])?, 9, new().temperature(1.0).seed(1)));
-    assert_eq!(error, "generate: the draft must have the vocabulary of the model, 5 tokens, got 3");
+    for options in [new(), new().temperature(1.0).seed(1)] {
+        let error = message(speculate(&large, &small, &tensor!([[1]])?, 9, options));
+        assert_eq!(error, "generate: the draft must have the vocabulary of the model, 5 tokens, got 3");
+    }
     // A recurrent model cannot forget single tokens.
     let other = llama(3, 1)?;
     let error = message(speculate(&lstm()?, &other, &tensor!([[1]])?, 30, new()));

@@ -80,6 +80,8 @@ pub struct Speculation<'a, M: ?Sized, D: ?Sized> {
     left: usize,
     cache: KeyValueCache,
     draft_cache: KeyValueCache,
+    /// The number of tokens that the draft knows, once it has proposed one.
+    draft_vocabulary: Option<usize>,
     penalties: Penalties,
     sampler: Sampler,
     prompt: Tensor,
@@ -125,6 +127,7 @@ impl<'a, M: CausalModel + ?Sized, D: CausalModel + ?Sized> Speculation<'a, M, D>
             left: count,
             cache: KeyValueCache::new(),
             draft_cache: KeyValueCache::new(),
+            draft_vocabulary: None,
             penalties: Penalties::new(&options, &prompt, &[]),
             sampler: Sampler::new(&options),
             text: prompt.flatten(0, -1)?.to_vec()?,
@@ -188,6 +191,11 @@ impl<'a, M: CausalModel + ?Sized, D: CausalModel + ?Sized> Speculation<'a, M, D>
         // Those after the last known token, and after each proposed one.
         let logits = wide(&logits.narrow(1, new as isize - 1, most + 1)?)?;
         let proposed = self.text.split_off(known);
+        if let (Some(drafted), own) = (self.draft_vocabulary, logits.size(-1)?)
+            && drafted != own
+        {
+            bail!(Value, OP, "the draft must have the vocabulary of the model, {own} tokens, got {drafted}");
+        }
         self.proposed += proposed.len();
         for at in 0..=most {
             let row = logits.select(1, at as isize)?;
@@ -220,6 +228,7 @@ impl<'a, M: CausalModel + ?Sized, D: CausalModel + ?Sized> Speculation<'a, M, D>
         for _ in 0..count {
             let given = self.tensor(&self.text[self.draft_cache.len()..])?;
             let logits = self.draft.forward_cached(&given, &mut self.draft_cache)?;
+            self.draft_vocabulary = Some(logits.size(-1)?);
             let logits = penalties.apply(&wide(&logits.select(1, -1)?)?)?;
             let token = if self.options.temperature == 0.0 {
                 drawn_with.push(Vec::new());
@@ -245,15 +254,6 @@ impl<'a, M: CausalModel + ?Sized, D: CausalModel + ?Sized> Speculation<'a, M, D>
         }
         let own = self.sampler.probabilities(logits)?;
         let Some((token, drafted)) = draft else { return Ok((draw(&own, self.sampler.uniform()?)?, false)) };
-        if drafted.len() != own.len() {
-            bail!(
-                Value,
-                OP,
-                "the draft must have the vocabulary of the model, {} tokens, got {}",
-                own.len(),
-                drafted.len()
-            );
-        }
         let at = token as usize;
         if self.sampler.uniform()? * drafted[at] < own[at] {
             return Ok((token, true));
