@@ -36,6 +36,9 @@ pub struct GenerationStep {
 /// [`stop`](crate::models::GenerateOptions::stop). Without them it does not end; use [`take`](Iterator::take). After an error it
 /// ends, too. Nothing is recorded for derivatives.
 ///
+/// On a GPU the step of one token is recorded as a `CudaGraph` and replayed, if the model allows it: see
+/// [`recordable_steps`](crate::models::CausalModel::recordable_steps).
+///
 /// ```
 /// use cotangent::models::{Generation, GenerateOptions, Gpt2, Gpt2Config};
 /// use cotangent::tensor;
