@@ -312,7 +312,7 @@ pub mod settings {
 }
 
 /// An [`Index`](arguments::Index) as Python writes it between brackets: integers, ranges with negative ends and, after a semicolon, a step,
-/// `..` for a whole dimension, `...` for as many as it takes, `None` for a new one, integer tensors and masks.
+/// `..` for a whole dimension, `...` for all dimensions not named, `None` for a new one, integer tensors and masks.
 ///
 /// ```
 /// use cotangent::{Tensor, s, tensor};

@@ -4,7 +4,9 @@
 use super::cuda;
 #[cfg(not(feature = "cuda"))]
 use super::no_cuda;
-use super::spec::{AttentionInputs, CachedAttention, Draw, MatmulPrecision, QuantFormat, Targets};
+use super::spec::{
+    AttentionInputs, CachedAttention, Draw, MatmulPrecision, QuantFormat, RowLayers, Targets, TokenRows,
+};
 use super::{View, ViewMut, common_device, cpu, dispatch, on_cpu};
 use crate::error::err;
 use crate::{DType, Device, Result, interrupt};
@@ -188,7 +190,44 @@ pub(crate) fn write_tokens(
             let _ = (caches, tokens);
             Err(err!(Backend, op, "there is no kernel for positions on the device on the CPU"))
         },
-        cuda(n) => cuda::nn::cached::write_tokens(op, n, caches, tokens, positions))
+        cuda(n) => cuda::nn::tokens::write_tokens(op, n, caches, tokens, positions))
+}
+
+/// As [`write_tokens`], for a token of each sequence, with keys rotated by their angles; the rotated queries are written to `out`,
+/// contiguous.
+pub(crate) fn rotate_tokens(
+    op: &'static str,
+    caches: [&mut ViewMut<'_>; 2],
+    rows: &TokenRows<'_>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let TokenRows { query, key, value, cos, sin, positions } = rows;
+    let others = [query, key, value, cos, sin, positions].map(|view| view.device());
+    let others = others.into_iter().chain([caches[0].device(), caches[1].device()]);
+    dispatch!(op, common_device(op, out.device(), others)?,
+        cpu => {
+            let _ = caches;
+            Err(err!(Backend, op, "there is no kernel for positions on the device on the CPU"))
+        },
+        cuda(n) => cuda::nn::tokens::rotate_tokens(op, n, caches, rows, out))
+}
+
+/// Whether the device has a kernel for these layers, and it is the fastest way to compute them.
+pub(crate) fn has_row_layers(layers: &RowLayers<'_>) -> bool {
+    #[cfg(feature = "cuda")]
+    return layers.x.device() != Device::Cpu && cuda::linalg::few_rows::has_row_layers(layers);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = layers;
+        false
+    }
+}
+
+/// Linear layers of few rows, where [`has_row_layers`] says so. The result is contiguous, with the results of a row side by side.
+pub(crate) fn row_layers(op: &'static str, layers: &RowLayers<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+    dispatch!(op, common_device(op, out.device(), layers.devices())?,
+        cpu => Err(err!(Backend, op, "there is no kernel for layers of few rows on the CPU")),
+        cuda(n) => cuda::linalg::few_rows::row_layers(op, n, layers, out))
 }
 
 /// Whether a device has kernels for forward passes of which nothing is recorded: [`rms_norm`] and [`rope`].

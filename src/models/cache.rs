@@ -1,7 +1,7 @@
 //! The keys and values that a model keeps between its calls.
 
 use crate::error::bail;
-use crate::ops::nn::cached::{VisibleKeys, cached_attention, write_tokens};
+use crate::ops::nn::cached::{VisibleKeys, cached_attention, rotate_tokens, write_tokens};
 use crate::options::AttentionOptions;
 use crate::tensor::Ellipsis;
 use crate::{DType, Device, Result, Tensor, autograd, s};
@@ -72,6 +72,17 @@ struct Block {
     values: Tensor,
     /// The number of tokens in use, which is that of the cache between two calls.
     len: usize,
+}
+
+/// The queries `[batch, .., 1, size]` attend to the keys of a block up to their own.
+fn attend_block(block: &Block, step: &Step, query: &Tensor, options: BlockAttention) -> Result<Tensor> {
+    let grouped = query.rank() == 5;
+    let heads = |x: &Tensor, dim| if grouped { x.squeeze(dim) } else { Ok(x.clone()) };
+    let visible = VisibleKeys { lengths: Some(&step.len), starts: step.padding.as_ref(), window: options.window };
+    let scale = options.scale.unwrap_or_else(|| (query.shape()[query.rank() - 1].max(1) as f64).sqrt().recip());
+    let (query, key, value) = (heads(query, 3)?, heads(&block.keys, 2)?, heads(&block.values, 2)?);
+    let out = cached_attention(&query, &key, &value, visible, scale, options.cap)?;
+    if grouped { out.unsqueeze(3) } else { Ok(out) }
 }
 
 impl KeyValueCache {
@@ -292,13 +303,22 @@ impl KeyValueCache {
             bail!(Value, "KeyValueCache", "the cache must be that of this model, got one with {at} blocks");
         };
         write_tokens([&mut block.keys, &mut block.values], [key, value], &step.position)?;
-        let grouped = query.rank() == 5;
-        let heads = |x: &Tensor, dim| if grouped { x.squeeze(dim) } else { Ok(x.clone()) };
-        let visible = VisibleKeys { lengths: Some(&step.len), starts: step.padding.as_ref(), window: options.window };
-        let scale = options.scale.unwrap_or_else(|| (query.shape()[query.rank() - 1].max(1) as f64).sqrt().recip());
-        let (query, key, value) = (heads(query, 3)?, heads(&block.keys, 2)?, heads(&block.values, 2)?);
-        let out = cached_attention(&query, &key, &value, visible, scale, options.cap)?;
-        Ok(Some(if grouped { out.unsqueeze(3)? } else { out }))
+        attend_block(block, step, query, options).map(Some)
+    }
+
+    /// As [`attend_step`](Self::attend_step), for queries and keys that are not yet rotated by their angles; `None`, without any
+    /// effect, where there is no kernel that rotates them.
+    pub(super) fn attend_rotated_step(
+        &mut self,
+        at: usize,
+        [query, key, value]: [&Tensor; 3],
+        angles: [&Tensor; 2],
+        options: BlockAttention,
+    ) -> Result<Option<Tensor>> {
+        let (Some(step), Some(block)) = (&self.step, self.blocks.get_mut(at)) else { return Ok(None) };
+        let caches = [&mut block.keys, &mut block.values];
+        let Some(query) = rotate_tokens(caches, [query, key, value], angles, &step.position)? else { return Ok(None) };
+        attend_block(block, step, &query, options).map(Some)
     }
 
     /// Begins a step whose position is data on the device, of i64, `[1]`: what a model then does can be recorded and replayed.

@@ -34,9 +34,10 @@ fn few_queries_attend_to_many_keys() -> Result<()> {
             assert!(close(&got, &want, tolerance)?, "{queries} over {keys} of {size}, {dtype}");
             let again = q.scaled_dot_product_attention_with(&k, &v, options())?;
             assert!(got.equal(&again)?, "the same bits every time");
-            // Heads beside each other in memory, as after a projection.
-            let beside = |x: &Tensor| x.transpose(1, 2)?.contiguous()?.transpose(1, 2);
-            let got = beside(&q)?.scaled_dot_product_attention_with(&beside(&k)?, &beside(&v)?, options())?;
+            // Heads interleaved in memory, as after a projection.
+            let interleaved = |x: &Tensor| x.transpose(1, 2)?.contiguous()?.transpose(1, 2);
+            let got =
+                interleaved(&q)?.scaled_dot_product_attention_with(&interleaved(&k)?, &interleaved(&v)?, options())?;
             assert!(got.equal(&again)?, "strided {queries} over {keys} of {size}, {dtype}");
         }
     }
@@ -93,7 +94,7 @@ fn products_of_few_rows_are_those_of_the_cpu() -> Result<()> {
     let _others = beside_others();
     for (dtype, tolerance) in DTYPES {
         for rows in 1..=9 {
-            for (n, k) in [(1, 8), (7, 264), (513, 2048), (4096, 72)] {
+            for (n, k) in [(1, 8), (7, 264), (513, 2048), (4096, 72), (8199, 136)] {
                 let x = random(&[rows, k], 1, dtype)?;
                 let (w, bias) = (random(&[n, k], 2, dtype)?, random(&[n], 3, dtype)?);
                 let (there, at, start) = (x.to_device(GPU)?, w.to_device(GPU)?, bias.to_device(GPU)?);
@@ -198,6 +199,53 @@ fn recorded_steps_give_the_cpus_text() -> Result<()> {
         gives_the_cpus_text(llama(family)?)?;
     }
     gives_the_cpus_text(gpt2()?)
+}
+
+/// With few rows the layers of a block are joined: with norms and biases, gates and residuals, of few and of many outputs.
+#[test]
+fn joined_layers_are_those_of_the_cpu() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for family in [LlamaFamily::Llama, LlamaFamily::Qwen2, LlamaFamily::Gemma2] {
+        for intermediate_size in [96, 8200] {
+            let config = LlamaConfig {
+                model_type: family,
+                vocab_size: 97,
+                hidden_size: 64,
+                intermediate_size,
+                num_hidden_layers: 1,
+                num_attention_heads: 4,
+                num_key_value_heads: Some(2),
+                head_dim: Some(16),
+                ..LlamaConfig::default()
+            };
+            let mut model = prepared(Llama::new(&config)?)?;
+            for (dtype, tolerance) in DTYPES {
+                for batch in 1..=5 {
+                    let what = format!("{family:?}, {intermediate_size}, {batch} x {dtype}");
+                    let tokens = Tensor::arange(3, 3 + batch)?.reshape([batch, 1])?;
+                    model.to_device(Device::Cpu)?;
+                    model.to_dtype(DType::F32)?;
+                    model.to_dtype(dtype)?;
+                    let want = no_grad(|| model.forward(&tokens))?;
+                    model.to_device(GPU)?;
+                    let tokens = tokens.to_device(GPU)?;
+                    let got = no_grad(|| model.forward(&tokens))?;
+                    let scale = want.abs()?.max(..)?.to_dtype(DType::F64)?.item::<f64>()?;
+                    assert!(close(&got, &want, tolerance * 4.0 * scale)?, "{what}");
+                    // Nothing is joined where derivatives are recorded, and the operations one by one round elsewhere.
+                    let recorded = model.forward(&tokens)?;
+                    assert!(close(&recorded.detach(), &want, tolerance * 4.0 * scale)?, "{what}");
+                    recorded.to_dtype(DType::F32)?.sum(..)?.backward()?;
+                    assert!(model.parameters().iter().all(|parameter| parameter.grad().is_some()), "{what}");
+                    model.zero_grad();
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 #[test]

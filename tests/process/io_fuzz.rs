@@ -220,7 +220,7 @@ fn archive(entries: &[(&str, &[u8], u32)]) -> Vec<u8> {
     file
 }
 
-/// A file of PyTorch with this pickle, and a storage `0` of so many bytes.
+/// A file of PyTorch with this pickle, and a storage `0` of `storage` bytes.
 fn with_pickle(pickle: &[u8], storage: usize) -> Vec<u8> {
     let storage = vec![0; storage];
     archive(&[("a/data.pkl", pickle, pickle.len() as u32), ("a/data/0", &storage, storage.len() as u32)])

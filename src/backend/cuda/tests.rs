@@ -2,7 +2,7 @@
 
 use super::elementwise::random;
 use super::linalg::{decompose, few_rows, matmul};
-use super::nn::{attention, cached, channels, conv, forward, lstm, optim, pool, rows};
+use super::nn::{attention, cached, channels, conv, forward, lstm, optim, pool, rows, tokens};
 use super::{index, reduce};
 use crate::backend::cuda::elementwise::source::{Array, Compute, Input, Line, Program, opening};
 use crate::backend::cuda::runtime::call::KernelSource;
@@ -78,6 +78,7 @@ fn every_written_kernel_compiles() -> Result<()> {
         matmul::sources(),
         few_rows::sources(),
         cached::sources(),
+        tokens::sources(),
         forward::sources(),
         decompose::sources(),
     ]
@@ -102,7 +103,8 @@ fn the_kernels_of_one_generation_compile() -> Result<()> {
     if !compiler() {
         return Ok(());
     }
-    with_each(&attention::hopper_sources(), |source| {
+    let all: Vec<KernelSource> = attention::hopper_sources().into_iter().chain(cached::hopper_sources()).collect();
+    with_each(&all, |source| {
         compiles(source.settings(), &source.text(), 90, source.is_fused());
     });
     Ok(())

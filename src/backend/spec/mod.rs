@@ -29,7 +29,7 @@ pub(crate) use functions::Meaning;
 pub(crate) use functions::{Real, sinc, sinc_slope};
 pub(crate) use index::IndexFold;
 pub(crate) use kernel::Kernel;
-pub(crate) use nn::{AttentionInputs, CachedAttention, SoftmaxKind, Targets};
+pub(crate) use nn::{AttentionInputs, CachedAttention, Gate, RowLayers, SoftmaxKind, Targets, TokenRows};
 pub(crate) use number::{Arithmetic, Constant, N, Ordered, select};
 pub(crate) use pool::Windows;
 pub use precision::MatmulPrecision;

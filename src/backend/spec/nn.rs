@@ -1,7 +1,8 @@
-//! The parameters of kernels of neural networks: softmax, cross entropy and attention.
+//! The parameters of kernels of neural networks: softmax, cross entropy, attention, and layers of few rows.
 
 use crate::Device;
 use crate::backend::View;
+use smallvec::SmallVec;
 
 /// The function computed for each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,51 @@ pub(crate) struct CachedAttention<'a> {
     pub scale: f64,
     /// The bound `c` of scores, which become `c · tanh(score / c)`.
     pub cap: Option<f64>,
+}
+
+/// The activation of a gated layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Silu,
+    GeluTanh,
+}
+
+/// Linear layers of the same few rows, `x · weightᵀ + bias`, whose results are side by side.
+pub(crate) struct RowLayers<'a> {
+    /// `[rows, inputs]`, contiguous.
+    pub x: View<'a>,
+    /// The weight `[inputs]` and ε of an RMS normalization of the rows.
+    pub norm: Option<(View<'a>, f64)>,
+    /// The weights `[outputs, inputs]`, with contiguous rows, and the biases `[outputs]`.
+    pub layers: SmallVec<[(View<'a>, Option<View<'a>>); 3]>,
+    /// The activation of the first of two layers, by which the second one is multiplied.
+    pub gate: Option<Gate>,
+    /// Added to the result; contiguous.
+    pub residual: Option<View<'a>>,
+}
+
+impl RowLayers<'_> {
+    pub fn devices(&self) -> impl Iterator<Item = Device> {
+        let layers =
+            self.layers.iter().flat_map(|(weight, bias)| [Some(weight.device()), bias.map(|bias| bias.device())]);
+        let others = [self.norm.map(|(weight, _)| weight.device()), self.residual.map(|residual| residual.device())];
+        layers.chain(others).flatten().chain([self.x.device()])
+    }
+}
+
+/// The queries, keys and values of one token of each sequence, whose pairs of elements are rotated: see
+/// [`rotate_tokens`](crate::backend::rotate_tokens).
+pub(crate) struct TokenRows<'a> {
+    /// `[batch, heads, size]`.
+    pub query: View<'a>,
+    /// `[batch, groups, size]`, as the value.
+    pub key: View<'a>,
+    pub value: View<'a>,
+    /// The angles, `[1, size / 2]` or `[batch, size / 2]`, contiguous.
+    pub cos: View<'a>,
+    pub sin: View<'a>,
+    /// Where the key and the value are written, of i64: `[1]` or `[batch]`.
+    pub positions: View<'a>,
 }
 
 impl CachedAttention<'_> {

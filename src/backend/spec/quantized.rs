@@ -176,7 +176,7 @@ impl QuantFormat {
         }
     }
 
-    /// The number of elements in a row of so many bytes, if there is one.
+    /// The number of elements in a row of `row_bytes` bytes, or `None` if no row has this size.
     pub(crate) fn row_elements(self, row_bytes: usize) -> Option<usize> {
         let Block { elements, bytes, .. } = self.block();
         let rest = row_bytes.checked_sub(self.row_header())?;

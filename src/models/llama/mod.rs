@@ -3,6 +3,7 @@
 mod config;
 mod gguf;
 mod rope;
+mod rows;
 
 pub use config::{LayerType, LlamaConfig, LlamaFamily};
 pub use rope::RopeScaling;
@@ -13,7 +14,7 @@ use super::{Adaptable, Published, check_tied, without_prefix};
 use crate::error::bail;
 use crate::io::StateDict;
 use crate::nn::{self, Embedding, Forward, Linear, LoraLinear, Module, Parameter, init};
-use crate::options::{AttentionOptions, Gelu, RmsNormOptions};
+use crate::options::{AttentionOptions, RmsNormOptions};
 use crate::{DType, Result, Tensor};
 
 /// Where the parameters of a new model come from: makes one from its name, its shape, and what it is without a file.
@@ -283,14 +284,17 @@ impl Llama {
         self.config.model_type
     }
 
+    /// The results of the heads for `norm(x)`, before their projection.
     fn attend(
         &self,
         at: usize,
-        block: &Attention,
+        block: &Block,
         x: &Tensor,
         [cos, sin]: [&Tensor; 2],
         cache: &mut KeyValueCache,
     ) -> Result<Tensor> {
+        let Block { self_attn: block, input_layernorm: norm, .. } = block;
+        let [q, k, v] = self.projections(x, norm, block)?;
         // Heads that share keys are adjacent: [batch, groups, heads of a group, steps, size].
         let split = |x: Tensor, heads: usize, norm: &Option<Norm>| -> Result<Tensor> {
             let mut x = x.unflatten(2, [self.groups, heads / self.groups, self.size])?;
@@ -299,13 +303,16 @@ impl Llama {
             }
             x.permute([0, 2, 3, 1, 4])
         };
-        let q = split(block.q_proj.forward(x)?, self.heads, &block.q_norm)?.rope(cos, sin)?;
-        let k = split(block.k_proj.forward(x)?, self.groups, &block.k_norm)?.rope(cos, sin)?;
-        let v = split(block.v_proj.forward(x)?, self.groups, &None)?;
+        let (q, k) = (split(q, self.heads, &block.q_norm)?, split(k, self.groups, &block.k_norm)?);
+        let v = split(v, self.groups, &None)?;
         let scale = self.config.query_pre_attn_scalar.unwrap_or(self.size as f64).sqrt().recip();
         let cap = self.config.attn_logit_softcapping;
         let options = BlockAttention { window: block.window, scale: Some(scale), cap };
-        let merged = |out: Tensor| block.o_proj.forward(&out.permute([0, 3, 1, 2, 4])?.flatten(2, 4)?);
+        let merged = |out: Tensor| out.permute([0, 3, 1, 2, 4])?.flatten(2, 4);
+        if let Some(out) = cache.attend_rotated_step(at, [&q, &k, &v], [cos, sin], options)? {
+            return merged(out);
+        }
+        let (q, k) = (q.rope(cos, sin)?, k.rope(cos, sin)?);
         if let Some(out) = cache.attend_step(at, &q, &k, &v, options)? {
             return merged(out);
         }
@@ -322,12 +329,6 @@ impl Llama {
             }
         };
         merged(out)
-    }
-
-    fn feed_forward(&self, mlp: &Mlp, x: &Tensor) -> Result<Tensor> {
-        let gate = mlp.gate_proj.forward(x)?;
-        let gate = if self.config.model_type.is_gemma() { gate.gelu_with(Gelu::Tanh)? } else { gate.silu()? };
-        mlp.down_proj.forward(&gate.mul(&mlp.up_proj.forward(x)?)?)
     }
 
     /// Splits the joint matrices of Phi-3's files.
@@ -415,15 +416,18 @@ impl Llama {
             (cos, sin) = (cos.unsqueeze(1)?.unsqueeze(1)?, sin.unsqueeze(1)?.unsqueeze(1)?);
         }
         for (at, block) in self.model.layers.iter().enumerate() {
-            let y = self.attend(at, &block.self_attn, &block.input_layernorm.forward(&x)?, [&cos, &sin], cache)?;
+            let Block { self_attn: Attention { o_proj, .. }, mlp, .. } = block;
+            let y = self.attend(at, block, &x, [&cos, &sin], cache)?;
             let (Some(before), Some(after)) = (&block.pre_feedforward_layernorm, &block.post_feedforward_layernorm)
             else {
-                x = x.add(&y)?;
-                x = x.add(&self.feed_forward(&block.mlp, &block.post_attention_layernorm.forward(&x)?)?)?;
+                x = self.add_projection(&x, o_proj, &y)?;
+                let hidden = self.gated(&x, &block.post_attention_layernorm, mlp)?;
+                x = self.add_projection(&x, &mlp.down_proj, &hidden)?;
                 continue;
             };
-            x = x.add(&block.post_attention_layernorm.forward(&y)?)?;
-            x = x.add(&after.forward(&self.feed_forward(&block.mlp, &before.forward(&x)?)?)?)?;
+            x = x.add(&block.post_attention_layernorm.forward(&o_proj.forward(&y)?)?)?;
+            let hidden = self.gated(&x, before, mlp)?;
+            x = x.add(&after.forward(&mlp.down_proj.forward(&hidden)?)?)?;
         }
         cache.advance(tokens)?;
         Ok(x)

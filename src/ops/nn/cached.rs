@@ -4,11 +4,14 @@
 use crate::autograd::is_grad_enabled;
 #[cfg(feature = "cuda")]
 use crate::autograd::recording::note_change;
-use crate::backend::spec::CachedAttention;
+use crate::backend::spec::{CachedAttention, TokenRows};
+use crate::ops::nn::rope::is_forward_alone;
 use crate::options::AttentionOptions;
 use crate::{DType, Device, Result, Tensor, backend};
 
 const NAME: &str = "scaled_dot_product_attention";
+/// The name of what writes to a cache.
+const WRITE: &str = "KeyValueCache";
 
 /// Which of the cached keys a query attends to.
 #[derive(Clone, Copy, Default)]
@@ -17,7 +20,7 @@ pub(crate) struct VisibleKeys<'a> {
     pub lengths: Option<&'a Tensor>,
     /// The first key of each sequence: of i64, `[batch]`. By default 0.
     pub starts: Option<&'a Tensor>,
-    /// Only so many keys before the end are seen.
+    /// The number of keys before the end that are visible. By default all.
     pub window: Option<usize>,
 }
 
@@ -112,17 +115,64 @@ fn by_definition(
 /// the device, of i64: `[1]`, or `[batch]`.
 #[track_caller]
 pub(crate) fn write_tokens(caches: [&mut Tensor; 2], tokens: [&Tensor; 2], positions: &Tensor) -> Result<()> {
-    const OP: &str = "KeyValueCache";
     let [keys, values] = caches;
     {
         let (tokens, positions) = ([tokens[0].as_view()?, tokens[1].as_view()?], positions.as_view()?);
-        let caches = [&mut keys.as_view_mut(OP)?, &mut values.as_view_mut(OP)?];
-        backend::write_tokens(OP, caches, tokens, positions)?;
+        let caches = [&mut keys.as_view_mut(WRITE)?, &mut values.as_view_mut(WRITE)?];
+        backend::write_tokens(WRITE, caches, tokens, positions)?;
     }
+    note_changes([keys, values])
+}
+
+/// Rotates queries and keys `[batch, .., 1, size]` of a token by angles `[.., size / 2]`, writes keys and values into caches, as
+/// [`write_tokens`], and returns the queries: in one kernel. `None`, without any effect, if there is none for them.
+#[track_caller]
+pub(crate) fn rotate_tokens(
+    caches: [&mut Tensor; 2],
+    [query, key, value]: [&Tensor; 3],
+    [cos, sin]: [&Tensor; 2],
+    positions: &Tensor,
+) -> Result<Option<Tensor>> {
+    let [keys, values] = caches;
+    let (size, batch) = (query.size(-1)?, query.size(0)?);
+    let pairs = cos.size(-1)?;
+    // One row of angles for all sequences, or one for each.
+    let rows = cos.numel().checked_div(pairs).unwrap_or(0);
+    let alike = [key, value, keys, values]
+        .into_iter()
+        .all(|x| x.dtype() == query.dtype() && x.size(-1).is_ok_and(|s| s == size));
+    let angles = 2 * pairs == size
+        && (rows == 1 || (rows == batch && cos.size(0)? == batch))
+        && (cos.shape(), cos.dtype()) == (sin.shape(), sin.dtype())
+        && [cos, sin].into_iter().all(|x| x.layout().is_contiguous());
+    if !alike || !angles || key.numel() != value.numel() || !is_forward_alone(&[query, key, value, cos, sin]) {
+        return Ok(None);
+    }
+    let rows = TokenRows {
+        query: query.as_view()?,
+        key: key.as_view()?,
+        value: value.as_view()?,
+        cos: cos.as_view()?,
+        sin: sin.as_view()?,
+        positions: positions.as_view()?,
+    };
+    let rotated = Tensor::build("rope", query.layout().shape().clone(), query.dtype(), query.device(), |out| {
+        let caches = [&mut keys.as_view_mut(WRITE)?, &mut values.as_view_mut(WRITE)?];
+        backend::rotate_tokens(WRITE, caches, &rows, out)
+    })?;
+    note_changes([keys, values])?;
+    Ok(Some(rotated))
+}
+
+/// Tells a recording that tensors were changed.
+fn note_changes(changed: [&Tensor; 2]) -> Result<()> {
     #[cfg(feature = "cuda")]
-    if backend::is_recording(keys.device()) {
-        note_change(OP, keys)?;
-        note_change(OP, values)?;
+    for tensor in changed {
+        if backend::is_recording(tensor.device()) {
+            note_change(WRITE, tensor)?;
+        }
     }
+    #[cfg(not(feature = "cuda"))]
+    let _ = changed;
     Ok(())
 }

@@ -94,7 +94,10 @@ impl Tensor {
                 size / 2
             );
         }
-        if 2 * pairs == size && !options.interleaved && is_forward_alone([self, cos, sin]) && cos.dtype() == sin.dtype()
+        if 2 * pairs == size
+            && !options.interleaved
+            && is_forward_alone(&[self, cos, sin])
+            && cos.dtype() == sin.dtype()
         {
             return rotated(self, cos, sin);
         }
@@ -152,11 +155,11 @@ impl Tensor {
 }
 
 /// Whether nothing is recorded of a call, and the device has a kernel for its forward pass.
-pub(crate) fn is_forward_alone<const N: usize>(inputs: [&Tensor; N]) -> bool {
+pub(crate) fn is_forward_alone(inputs: &[&Tensor]) -> bool {
     let (first, is_recorded) = (inputs[0], |x: &Tensor| x.is_batched() || (is_grad_enabled() && x.requires_grad()));
     backend::has_forward_kernels(first.device(), first.dtype())
         && inputs.iter().all(|x| x.device() == first.device() && x.dtype().is_float())
-        && !inputs.into_iter().any(is_recorded)
+        && !inputs.iter().any(|x| is_recorded(x))
 }
 
 /// The halves of the last dimension, rotated by angles of as many pairs, in one kernel.

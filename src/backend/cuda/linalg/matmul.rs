@@ -11,6 +11,7 @@ use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
 use crate::backend::cuda::runtime::stream::{self, STREAMS};
 use crate::backend::spec::MatmulPrecision;
 use crate::backend::{View, ViewMut};
+use crate::error::bail;
 use crate::error::err;
 use crate::layout::{Layout, Shape, Walk};
 use crate::storage::Storage;
@@ -59,6 +60,8 @@ struct Product {
     out: DType,
     precision: MatmulPrecision,
     biased: bool,
+    /// Whether something is added to the product.
+    adds: bool,
     /// The common alignment of the addresses of operands and result.
     alignment: u32,
 }
@@ -78,8 +81,7 @@ pub(crate) fn matmul(
     precision: MatmulPrecision,
 ) -> Result<()> {
     let gpu = gpu(op, ordinal)?;
-    let rank = a.layout.rank();
-    let (m, k, n) = (a.layout.shape()[rank - 2], a.layout.shape()[rank - 1], b.layout.shape()[rank - 1]);
+    let k = a.layout.shape()[a.layout.rank() - 1];
     if out.layout.numel() == 0 {
         return Ok(());
     }
@@ -94,9 +96,48 @@ pub(crate) fn matmul(
     if few_rows::product(op, gpu, a, b, out, row)? {
         return Ok(());
     }
+    products(op, gpu, [a, b], out, row, None, precision)
+}
+
+/// `residual + x · weightᵀ + bias` in half precision: `x` `[.., k]` and the residual are contiguous, the weight is `[n, k]`.
+///
+/// # Errors
+/// As for [`matmul`].
+pub(crate) fn add_product(
+    op: &'static str,
+    ordinal: usize,
+    x: View<'_>,
+    (weight, bias): (View<'_>, Option<View<'_>>),
+    residual: View<'_>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let columns = weight.layout.transpose(op, 0, 1)?;
+    let (n, k) = (columns.shape()[1], columns.shape()[0]);
+    let rows = out.layout.numel() / n.max(1);
+    let lines = |view: View<'_>, size: usize| view.layout.reshape(&[rows, size].as_slice().into());
+    let (Some(x_lines), Some(all)) = (lines(x, k), lines(residual, n)) else {
+        bail!(Backend, op, "rows must be contiguous");
+    };
+    let (x, weight) = (View { layout: &x_lines, ..x }, View { layout: &columns, ..weight });
+    let residual = View { layout: &all, ..residual };
+    products(op, gpu(op, ordinal)?, [x, weight], &mut out.part(&all), bias, Some(residual), MatmulPrecision::Full)
+}
+
+/// `out = a · b`, plus `row` in every row, plus `addend`, which is contiguous.
+fn products(
+    op: &'static str,
+    gpu: &'static Gpu,
+    [a, b]: [View<'_>; 2],
+    out: &mut ViewMut<'_>,
+    row: Option<View<'_>>,
+    addend: Option<View<'_>>,
+    precision: MatmulPrecision,
+) -> Result<()> {
+    let rank = a.layout.rank();
+    let (m, k, n) = (a.layout.shape()[rank - 2], a.layout.shape()[rank - 1], b.layout.shape()[rank - 1]);
     // With one matrix on the right, the rows of a batch are one matrix: the result then has more dimensions than the operands.
     let lead: Shape = a.layout.shape()[..rank - 2].into();
-    let (a, b) = (Matrices::new(op, ordinal, a)?, Matrices::new(op, ordinal, b)?);
+    let (a, b) = (Matrices::new(op, gpu.ordinal, a)?, Matrices::new(op, gpu.ordinal, b)?);
     let out_batch = Layout::contiguous(lead.clone());
     // Products with constant strides of each operand are one call.
     let walk = Walk::new(&lead, [&a.batch, &b.batch, &out_batch]);
@@ -115,6 +156,7 @@ pub(crate) fn matmul(
             out: out.dtype,
             precision,
             biased: row.is_some(),
+            adds: addend.is_some(),
             alignment: 1,
         };
         let address = |first: *const u8, at: isize, dtype: DType| first.wrapping_offset(at * dtype.size() as isize);
@@ -124,9 +166,11 @@ pub(crate) fn matmul(
                 address(b.start, at_b, b.dtype),
                 address(out.first().cast_const(), at_out * (m * n) as isize, out.dtype),
             ];
-            let bits = addresses.iter().chain(&row.map(|row| row.first())).fold(256, |bits, at| bits | at.addr());
+            let addend = addend.map(|addend| address(addend.first(), at_out * (m * n) as isize, addend.dtype));
+            let others = [row.map(|row| row.first()), addend].into_iter().flatten();
+            let bits = addresses.into_iter().chain(others).fold(256, |bits, at| bits | at.addr());
             let alignment = 1 << bits.trailing_zeros();
-            outcome = Product { alignment, ..problem }.run(op, gpu, addresses, row.map(|row| row.first()));
+            outcome = Product { alignment, ..problem }.run(op, gpu, addresses, row.map(|row| row.first()), addend);
         }
     });
     outcome
@@ -314,16 +358,18 @@ impl Product {
         gpu: &'static Gpu,
         [a, b, out]: [*const u8; 3],
         row: Option<*const u8>,
+        addend: Option<*const u8>,
     ) -> Result<()> {
         let blas = gpu.blas(op)?;
         let description = self.describe(op, row)?;
         let algorithm = self.algorithm(op, blas, &description)?;
         // One and zero, in the type that the sums are scaled in.
         let (single, double) = ([1.0_f32, 0.0], [1.0_f64, 0.0]);
+        let at = usize::from(addend.is_none());
         let [alpha, beta]: [*const c_void; 2] = if self.operands == DType::F64 {
-            [(&raw const double[0]).cast(), (&raw const double[1]).cast()]
+            [(&raw const double[0]).cast(), (&raw const double[at]).cast()]
         } else {
-            [(&raw const single[0]).cast(), (&raw const single[1]).cast()]
+            [(&raw const single[0]).cast(), (&raw const single[at]).cast()]
         };
         let mut workspaces = blas.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
         let workspace = match &mut workspaces[usize::from(stream::current(gpu.ordinal))] {
@@ -342,7 +388,7 @@ impl Product {
                 description.a,
                 a.cast(),
                 description.b,
-                out.cast(),
+                addend.unwrap_or(out).cast(),
                 description.out,
                 out.cast_mut().cast(),
                 description.out,

@@ -1,6 +1,7 @@
 // Attention of a few queries over many keys, as in decoding text: the keys are split over blocks, whose results are joined.
 //
-// Settings: E, the type of the elements; D, the size of a head, a power of two from 8 to 256; R, the queries that a block takes.
+// Settings: E, the type of the elements; D, the size of a head, a power of two from 8 to 256; R, the queries that a block takes;
+// CLUSTER, whether the blocks of the keys' parts are a cluster, which joins their results itself.
 
 #define LANES (D / 8)       // Lanes that share a key: each has 8 elements of it.
 #define GROUPS (32 / LANES) // Keys that a warp reads at once.
@@ -40,14 +41,31 @@ __device__ inline void read(Pack<E, 8>& to, const E* from, bool exists) {
     }
 }
 
+#if CLUSTER
+// A number in the shared memory of another block of the cluster, where `own` is in this one's.
+__device__ inline float of_block(const float* own, u32 block) {
+    u32 address;
+    float x;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"((u32)__cvta_generic_to_shared(own)), "r"(block));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(x) : "r"(address) : "memory");
+    return x;
+}
+
+__device__ inline void await_cluster() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+#endif
+
 // Blocks of x are pairs of a sequence and a head, times the parts of its queries; blocks of y are the parts of the keys. The keys
 // of sequence b are starts[b] to lengths[b], at most the last `window` of them if that is not 0.
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attend(
     Rows query, Rows key, Rows value, const i64* lengths, i64 length_step, const i64* starts, u64 window, u64 keys,
     u64 heads, u64 queries, u64 parts, double scale, double cap, float* partial, E* out
 ) {
+    let_next_start();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, at = lane % LANES * 8, own = lane / LANES;
     const u64 pair = blockIdx.x / parts, first = blockIdx.x % parts * R, batch = pair / heads, head = pair % heads;
+    await_previous();
     i64 end = lengths ? lengths[(i64)batch * length_step] : (i64)keys, begin = starts ? starts[batch] : 0;
     if (end > (i64)keys) end = (i64)keys;
     if (window && begin < end - (i64)window) begin = end - (i64)window;
@@ -119,6 +137,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attend(
         }
     }
     __shared__ float all[WARPS][R][D + 2];
+#if CLUSTER
+    __shared__ float sums_of_block[R][D + 2];
+#endif
     if (own == 0) {
 #pragma unroll
         for (int r = 0; r < R; ++r) {
@@ -145,14 +166,37 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) attend(
             narrow(out[row * D + d], weight == 0 ? 0.0f : sum / weight);
             continue;
         }
+#if CLUSTER
+        float* mine = sums_of_block[r];
+#else
         float* mine = partial + (row * gridDim.y + blockIdx.y) * (D + 2);
+#endif
         mine[d] = sum;
         if (d == 0) mine[D] = largest, mine[D + 1] = weight;
     }
+#if CLUSTER
+    await_cluster();
+    for (int i = blockIdx.y * (32 * WARPS) + threadIdx.x; i < R * D; i += gridDim.y * (32 * WARPS)) {
+        const int r = i / D, d = i % D;
+        if (first + r >= queries) break;
+        float largest = Bounds<float>::least(), weight = 0, sum = 0;
+        for (u32 part = 0; part < gridDim.y; ++part) largest = fmaxf(largest, of_block(&sums_of_block[r][D], part));
+        for (u32 part = 0; part < gridDim.y; ++part) {
+            const float factor = rescaled(of_block(&sums_of_block[r][D], part), largest);
+            weight += of_block(&sums_of_block[r][D + 1], part) * factor;
+            sum += of_block(&sums_of_block[r][d], part) * factor;
+        }
+        narrow(out[(pair * queries + first + r) * D + d], weight == 0 ? 0.0f : sum / weight);
+    }
+    // The memory of a block is read until here.
+    await_cluster();
+#endif
 }
 
 // Joins the parts of each query. A block is a query, a thread an element.
 extern "C" __global__ void __launch_bounds__(D) join_parts(const float* partial, u64 parts, E* out) {
+    let_next_start();
+    await_previous();
     const float* mine = partial + (u64)blockIdx.x * parts * (D + 2);
     float largest = Bounds<float>::least(), weight = 0, sum = 0;
     for (u64 part = 0; part < parts; ++part) largest = fmaxf(largest, mine[part * (D + 2) + D]);

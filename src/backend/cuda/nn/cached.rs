@@ -1,20 +1,20 @@
-//! Attention of a few queries over many keys, such as the keys of a cache, and writing tokens into one.
+//! Attention of a few queries over many keys, such as the keys of a cache.
 
+use crate::backend::ViewMut;
 use crate::backend::cuda::nn::attention::HeadRows;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::gpu::gpu;
 use crate::backend::spec::CachedAttention;
-use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
 
-const GROUPS: &str = include_str!("../runtime/groups.cu");
-const ATTEND: &[&str] = &[GROUPS, include_str!("cached.cu")];
-const WRITE: &[&str] = &[include_str!("write_tokens.cu")];
+const FILES: &[&str] = &[include_str!("../runtime/groups.cu"), include_str!("cached.cu")];
 
 /// The most queries that a block takes.
 const MOST: usize = 8;
+/// The most blocks of a cluster that every GPU with clusters supports.
+const MOST_CLUSTER: usize = 8;
 /// The least keys for which a block is worth starting.
 const LEAST: usize = 64;
 
@@ -26,20 +26,23 @@ pub(crate) fn fits(dtype: DType, size: usize, value_size: usize) -> bool {
         && (8..=256).contains(&size)
 }
 
-fn source(dtype: DType, size: usize, queries: usize) -> KernelSource {
-    KernelSource::new(ATTEND, DType::F32, false).fused().dtype("E", dtype).set("D", size).set("R", queries)
+fn source(dtype: DType, size: usize, queries: usize, is_cluster: bool) -> KernelSource {
+    let source = KernelSource::new(FILES, DType::F32, false).fused().dtype("E", dtype);
+    source.set("D", size).set("R", queries).set("CLUSTER", u8::from(is_cluster))
 }
 
-fn writer(dtype: DType) -> KernelSource {
-    KernelSource::new(WRITE, DType::F32, false).dtype("E", dtype)
+/// Sources for one generation of GPUs, to be compiled by a test.
+#[cfg(feature = "samples")]
+pub(crate) fn hopper_sources() -> Vec<KernelSource> {
+    [(16, 2), (64, 4), (128, 8)].map(|(size, queries)| source(DType::BF16, size, queries, true)).into()
 }
 
 /// Sources of every kind, to be compiled by a test.
 #[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     let sizes = [(8, 1), (16, 2), (64, 4), (128, 8), (256, 8)];
-    let mut all: Vec<_> = sizes.into_iter().map(|(size, queries)| source(DType::BF16, size, queries)).collect();
-    all.extend([source(DType::F32, 64, 4), source(DType::F16, 128, 1), writer(DType::BF16), writer(DType::F64)]);
+    let mut all: Vec<_> = sizes.into_iter().map(|(size, queries)| source(DType::BF16, size, queries, false)).collect();
+    all.extend([source(DType::F32, 64, 4, false), source(DType::F16, 128, 1, false)]);
     all
 }
 
@@ -69,8 +72,12 @@ pub(crate) fn attend(
     // Enough blocks for all processors, each with a few warps.
     let visible = if inputs.window > 0 { keys.min(inputs.window) } else { keys };
     let splits = (4 * gpu.processors as usize).div_ceil(blocks).min(visible.div_ceil(LEAST)).clamp(1, 256);
-    let source = source(inputs.query.dtype, size, each);
-    let partial = (splits > 1)
+    // Where blocks wait for processors, clusters, which start together, wait longer than another kernel takes.
+    let is_cluster = gpu.arch >= 90
+        && (2..=MOST_CLUSTER).contains(&splits)
+        && blocks.saturating_mul(splits) <= gpu.processors as usize;
+    let source = source(inputs.query.dtype, size, each, is_cluster);
+    let partial = (splits > 1 && !is_cluster)
         .then(|| Storage::new(op, Device::Cuda(ordinal), batch * heads * queries * splits * (size + 2) * 4))
         .transpose()?;
     let arguments = Arguments::new()
@@ -93,63 +100,11 @@ pub(crate) fn attend(
     let grid = Grid { blocks: [blocks, splits], threads: [128, 1], shared: 0 };
     // SAFETY: the strides are those of layouts inside their storages (L2), and rows are contiguous and aligned; the kernel reads
     // no key beyond `keys`, whatever the lengths; the workspace has room for every part of every query.
-    unsafe { arguments.launch(op, gpu, attend, grid)? };
+    unsafe { arguments.launch_clusters(op, gpu, attend, grid, if is_cluster { splits } else { 1 })? };
     let Some(partial) = partial else { return Ok(()) };
     let join = source.function(op, gpu, "join_parts")?;
     let arguments = Arguments::new().at(partial.as_ptr()).size(splits).at(out.first().cast_const());
     let grid = Grid { blocks: [batch * heads * queries, 1], threads: [size, 1], shared: 0 };
     // SAFETY: as above; a block for every query, a thread for each of its elements.
-    unsafe { arguments.launch(op, gpu, join, grid) }
-}
-
-/// Writes `[batch, .., 1, size]` keys and values into contiguous caches `[batch, .., capacity, size]`, at the positions of the
-/// sequences, one for all or one for each. Positions outside of the cache write nothing.
-///
-/// # Errors
-/// If memory runs out, or the kernel cannot be compiled or started.
-pub(crate) fn write_tokens(
-    op: &'static str,
-    ordinal: usize,
-    caches: [&mut ViewMut<'_>; 2],
-    tokens: [View<'_>; 2],
-    positions: View<'_>,
-) -> Result<()> {
-    let gpu = gpu(op, ordinal)?;
-    let shape = caches[0].layout.shape().clone();
-    let (rank, batch) = (shape.len(), shape[0]);
-    let (heads, capacity) = (shape[1..rank - 2].iter().product::<usize>(), shape[rank - 2]);
-    let mut arguments = Arguments::new();
-    let mut largest = 0;
-    let mut copies = Vec::new();
-    for (cache, tokens) in caches.into_iter().zip(tokens) {
-        let size = cache.layout.shape()[rank - 1];
-        largest = largest.max(batch * heads * size);
-        // The dimensions of the heads have one stride, or the tokens are copied.
-        let layout = tokens.layout.reshape(&[batch, heads, size].as_slice().into());
-        let (first, steps) = match &layout {
-            Some(layout) => (tokens.first(), [0, 1, 2].map(|at| layout.strides()[at] as i64 as u64)),
-            None => {
-                let copy = super::rows::InOrder::of_own(op, ordinal, tokens)?;
-                let first = copy.first;
-                copies.push(copy);
-                (first, [heads * size, size, 1].map(|step| step as u64))
-            }
-        };
-        let words = [cache.first().addr() as u64, first.addr() as u64, steps[0], steps[1], steps[2], size as u64];
-        arguments.push_words(&words);
-    }
-    if largest == 0 {
-        return Ok(());
-    }
-    let arguments = arguments
-        .at(positions.first())
-        .word(u64::from(positions.layout.numel() > 1))
-        .size(batch)
-        .size(heads)
-        .size(capacity);
-    let function = writer(tokens[0].dtype).function(op, gpu, "write_tokens")?;
-    let grid = Grid { blocks: [largest.div_ceil(256).clamp(1, 1 << 20), 2], threads: [256, 1], shared: 0 };
-    // SAFETY: the strides are those of layouts inside their storages (L2); the caches are contiguous and borrowed mutably, and the
-    // kernel writes no position beyond their capacity.
-    unsafe { arguments.launch(op, gpu, function, grid) }
+    unsafe { arguments.launch_overlapping(op, gpu, join, grid) }
 }

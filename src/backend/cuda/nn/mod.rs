@@ -10,3 +10,4 @@ pub(crate) mod lstm;
 pub(crate) mod optim;
 pub(crate) mod pool;
 pub(crate) mod rows;
+pub(crate) mod tokens;

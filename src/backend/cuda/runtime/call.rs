@@ -149,12 +149,46 @@ impl Arguments {
     /// # Safety
     /// As for [`Gpu::launch`].
     pub unsafe fn launch(mut self, op: &'static str, gpu: &Gpu, function: Function, grid: Grid) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { gpu.launch(op, function, grid, &mut self.pointers()) }
+    }
+
+    /// As [`launch`](Self::launch), for a kernel that may start before the one before it has ended: see
+    /// [`Gpu::launch_overlapping`].
+    ///
+    /// # Errors
+    /// As for [`Gpu::launch`].
+    ///
+    /// # Safety
+    /// As for [`Gpu::launch_overlapping`].
+    pub unsafe fn launch_overlapping(self, op: &'static str, gpu: &Gpu, function: Function, grid: Grid) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_clusters(op, gpu, function, grid, 1) }
+    }
+
+    /// As [`launch_overlapping`](Self::launch_overlapping), where `cluster` blocks along y form a cluster.
+    ///
+    /// # Errors
+    /// As for [`Gpu::launch`].
+    ///
+    /// # Safety
+    /// As for [`Gpu::launch_overlapping`].
+    pub unsafe fn launch_clusters(
+        mut self,
+        op: &'static str,
+        gpu: &Gpu,
+        function: Function,
+        grid: Grid,
+        cluster: usize,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { gpu.launch_overlapping(op, function, grid, cluster, &mut self.pointers()) }
+    }
+
+    fn pointers(&mut self) -> SmallVec<[*mut c_void; 24]> {
         let words = self.words.as_mut_ptr();
         // SAFETY: every start lies inside the words.
-        let mut pointers: SmallVec<[*mut c_void; 24]> =
-            self.starts.iter().map(|&start| unsafe { words.add(start) }.cast::<c_void>()).collect();
-        // SAFETY: the caller's promise.
-        unsafe { gpu.launch(op, function, grid, &mut pointers) }
+        self.starts.iter().map(|&start| unsafe { words.add(start) }.cast::<c_void>()).collect()
     }
 }
 

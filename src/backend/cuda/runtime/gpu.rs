@@ -294,4 +294,56 @@ impl Gpu {
                 .map_err(|e| failed(op, "starting a kernel", e))
         }
     }
+
+    /// Launches a kernel that may start before the one before it on the stream has ended, where the GPU can do that: see `prelude.cu`.
+    /// `cluster` blocks along y form a cluster, if that is not 1.
+    ///
+    /// # Errors
+    /// As for [`launch`](Self::launch).
+    ///
+    /// # Safety
+    /// As for [`launch`](Self::launch). The kernel waits for the end of the one before, before it reads or writes memory that others
+    /// write.
+    pub(crate) unsafe fn launch_overlapping(
+        &self,
+        op: &'static str,
+        function: Function,
+        grid: Grid,
+        cluster: usize,
+        arguments: &mut [*mut c_void],
+    ) -> Result<()> {
+        use sys::CUlaunchAttributeID::{
+            CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        };
+        if self.arch < 90 {
+            // SAFETY: the caller's promise.
+            return unsafe { self.launch(op, function, grid, arguments) };
+        }
+        let attribute = |id, value| sys::CUlaunchAttribute { id, pad: [0; 4], value };
+        let overlaps = sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 };
+        let mut size = sys::CUlaunchAttributeValue { pad: [0; 64] };
+        size.clusterDim = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: 1, y: cluster as u32, z: 1 };
+        let mut attributes = [
+            attribute(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, overlaps),
+            attribute(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, size),
+        ];
+        let config = sys::CUlaunchConfig {
+            gridDimX: grid.blocks[0] as u32,
+            gridDimY: grid.blocks[1] as u32,
+            gridDimZ: 1,
+            blockDimX: grid.threads[0] as u32,
+            blockDimY: grid.threads[1] as u32,
+            blockDimZ: 1,
+            sharedMemBytes: grid.shared as u32,
+            hStream: self.stream(),
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: if cluster > 1 { 2 } else { 1 },
+        };
+        // SAFETY: the caller's promise; configuration and attributes outlive the call.
+        unsafe {
+            sys::cuLaunchKernelEx(&raw const config, function.0, arguments.as_mut_ptr(), std::ptr::null_mut())
+                .result()
+                .map_err(|e| failed(op, "starting a kernel", e))
+        }
+    }
 }

@@ -150,3 +150,30 @@ __device__ inline void max_at(u32* at, u32 x) { asm volatile("red.relaxed.gpu.gl
 
 // Adjacent elements that are read or written with one instruction.
 template <class X, int V> struct alignas(sizeof(X) * V) Pack { X x[V]; };
+
+// Kernels that are launched by `launch_overlapping` start before the one before has ended, where the GPU can do that. They call
+// `await_previous` before they read or write anything that others write, or begin with `overlap`.
+
+// Lets the next kernel start as soon as there is room for it.
+__device__ inline void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+// Waits until the kernels before have ended and all that they wrote can be read.
+__device__ inline void await_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ inline void overlap() {
+    let_next_start();
+    await_previous();
+}
+
+// Brings a line of memory into the L2 cache, which is safe at any time: others' writes go through it.
+__device__ inline void prefetch(const void* from) {
+    asm volatile("prefetch.global.L2 [%0];" :: "l"(from));
+}

@@ -118,7 +118,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Whether [`product`] takes so many rows with a matrix of this format.
+/// Whether [`product`] supports this format and this number of rows.
 pub(crate) fn takes(format: QuantFormat, rows: usize) -> bool {
     format != QuantFormat::Nf4 && rows <= MOST
 }
