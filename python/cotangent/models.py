@@ -81,6 +81,11 @@ class CausalLm:
         return self._own.model_type()
 
     @property
+    def vocab_size(self) -> int:
+        """The number of tokens that the model knows, which may be more than its tokenizer has."""
+        return self._own.vocab_size()
+
+    @property
     def dtype(self) -> dtype:
         """The dtype of the weights; of a quantised model, that of the others."""
         return self._own.dtype()
@@ -227,7 +232,7 @@ def _prompt(model, prompt, tokenizer):
         # Some folders name it only here.
         end_of_turn = tokenizer().token_id(template.special_token("eos_token") or "")
     elif isinstance(prompt, (list, tuple)) and not any(isinstance(one, (str, list, tuple, Tensor)) for one in prompt):
-        ids = [_integer("tokens of prompt", one, 0) for one in prompt]
+        ids = [_integer("tokens of prompt", one, 0, model.vocab_size - 1) for one in prompt]
     else:
         kinds = "a str, a list of tokens, a list of messages, or a tensor of tokens"
         given = f"a list of {type(prompt[0]).__name__}" if isinstance(prompt, (list, tuple)) else _shown(prompt)

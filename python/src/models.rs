@@ -3,7 +3,7 @@
 #![allow(clippy::needless_pass_by_value)]
 
 use crate::dtype::{self, PyDType, PyDevice};
-use crate::error::{self, OrRaise};
+use crate::error::{self, OrRaise, raise_as};
 use crate::tensor::{PyTensor, expect};
 use cotangent::io::{LoadOptions, Value, gguf};
 use cotangent::models::{
@@ -28,8 +28,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct PyCausalLm {
     model: Arc<CausalLm>,
     device: Device,
+    vocab_size: usize,
     /// The options that are published with it, or why they are refused, which only a generation minds.
     published: std::result::Result<GenerateOptions, (ErrorKind, String)>,
+}
+
+/// The number of rows of the token embedding.
+fn vocab_size(model: &CausalLm) -> usize {
+    let parameters = model.named_parameters();
+    let table = parameters.iter().find(|(name, _)| name.contains("embed_tokens") || name.contains("wte"));
+    table.map_or(0, |(_, weight)| weight.quantized().map_or(weight.shape()[0], |weight| weight.shape()[0]))
 }
 
 impl PyCausalLm {
@@ -37,8 +45,9 @@ impl PyCausalLm {
         // Python has no handles of the parameters: gradients of them would be lost.
         model.requires_grad_(false)?;
         let device = model.parameters().first().map_or(Device::Cpu, |weight| weight.device());
+        let vocab_size = vocab_size(&model);
         let published = published.map_err(|error| (error.kind(), error.message()));
-        Ok(PyCausalLm { model: Arc::new(model), device, published })
+        Ok(PyCausalLm { model: Arc::new(model), device, vocab_size, published })
     }
 
     fn published(&self) -> PyResult<GenerateOptions> {
@@ -64,7 +73,7 @@ impl PyCausalLm {
             options = options.device(dtype::device(device)?);
         }
         py.detach(|| PyCausalLm::new(CausalLm::load_with(&folder, options)?, GenerateOptions::from_folder(&folder)))
-            .or_raise()
+            .map_err(|error| raise_as("load", error))
     }
 
     /// Loads a GGUF file.
@@ -81,7 +90,11 @@ impl PyCausalLm {
             let end = file.metadata().get("tokenizer.ggml.eos_token_id").and_then(Value::as_i64);
             PyCausalLm::new(model, Ok(GenerateOptions::new().end(end)))
         })
-        .or_raise()
+        .map_err(|error| raise_as("load", error))
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.vocab_size
     }
 
     fn model_type(&self) -> &'static str {
@@ -115,7 +128,7 @@ impl PyCausalLm {
         let Some(cache) = cache else {
             // A cache that keeps nothing.
             let logits = py.detach(|| self.model.forward_cached(&tokens, &mut KeyValueCache::default()));
-            return PyTensor::result(py, logits.or_raise()?);
+            return PyTensor::result(py, logits.map_err(|error| raise_as("forward", error))?);
         };
         let mut taken = Taken::from(cache, "forward", &self.model)?;
         let logits = py.detach(|| -> Result<Tensor> {
@@ -125,7 +138,7 @@ impl PyCausalLm {
             Ok(logits)
         });
         drop(taken);
-        PyTensor::result(py, logits.or_raise()?)
+        PyTensor::result(py, logits.map_err(|error| raise_as("forward", error))?)
     }
 }
 
@@ -398,7 +411,7 @@ fn refused(what: &str) -> PyErr {
 }
 
 /// An error of generation, which names it. Those of the system keep their names.
-fn raise(error: Error) -> PyErr {
+pub fn raise(error: Error) -> PyErr {
     let own = error.op() == OP;
     match error.kind() {
         ErrorKind::OutOfMemory | ErrorKind::Io | ErrorKind::Interrupted => error::raise(error),

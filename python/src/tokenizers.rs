@@ -2,7 +2,8 @@
 // Arguments of functions called from Python are passed by value.
 #![allow(clippy::needless_pass_by_value)]
 
-use crate::error::OrRaise;
+use crate::error::raise_as;
+use crate::models;
 use cotangent::Tensor;
 use cotangent::data::{ChatMessage, ChatOptions, ChatTemplate, DecodeStream, Tokenizer};
 use pyo3::exceptions::PyValueError;
@@ -17,7 +18,7 @@ struct PyTokenizer(Arc<Tokenizer>);
 impl PyTokenizer {
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<PyTokenizer> {
-        Ok(PyTokenizer(Arc::new(py.detach(|| Tokenizer::open(path)).or_raise()?)))
+        Ok(PyTokenizer(Arc::new(py.detach(|| Tokenizer::open(path)).map_err(|error| raise_as("Tokenizer", error))?)))
     }
 
     fn vocab_size(&self) -> usize {
@@ -33,7 +34,7 @@ impl PyTokenizer {
             let tokens = if special { self.0.encode_special(text) } else { self.0.encode(text) };
             tokens?.to_vec::<i64>()
         };
-        py.detach(encode).or_raise()
+        py.detach(encode).map_err(|error| raise_as("encode", error))
     }
 
     fn decode(&self, py: Python<'_>, tokens: Vec<i64>) -> PyResult<String> {
@@ -41,12 +42,12 @@ impl PyTokenizer {
             let count = tokens.len();
             self.0.decode(&Tensor::from_vec(tokens, [count])?)
         })
-        .or_raise()
+        .map_err(|error| raise_as("decode", error))
     }
 
     /// The text of tokens that come one by one.
     fn stream(&self, stop: Vec<String>) -> PyResult<PyDecodeStream> {
-        let stream = self.0.clone().into_decode_stream().stop(stop).or_raise()?;
+        let stream = self.0.clone().into_decode_stream().stop(stop).map_err(models::raise)?;
         Ok(PyDecodeStream(Mutex::new(Some(stream))))
     }
 }
@@ -62,10 +63,10 @@ impl PyDecodeStream {
 
 #[pymethods]
 impl PyDecodeStream {
-    /// The text that is known after the next token, and whether a stop string has ended it.
+    /// The text that is known after the next generated token, and whether a stop string has ended it.
     fn push(&self, token: i64) -> PyResult<(String, bool)> {
         match &mut *self.lock() {
-            Some(stream) => Ok((stream.push(token).or_raise()?, stream.stopped_by().is_some())),
+            Some(stream) => Ok((stream.push(token).map_err(models::raise)?, stream.stopped_by().is_some())),
             None => Err(PyValueError::new_err("push: the text has ended")),
         }
     }
@@ -73,7 +74,7 @@ impl PyDecodeStream {
     /// The rest of the text.
     fn finish(&self) -> PyResult<String> {
         let stream = self.lock().take();
-        stream.map_or(Ok(String::new()), |stream| stream.finish().or_raise())
+        stream.map_or(Ok(String::new()), |stream| stream.finish().map_err(models::raise))
     }
 }
 
@@ -103,13 +104,14 @@ struct PyChatTemplate(ChatTemplate);
 impl PyChatTemplate {
     #[new]
     fn new(template: &str) -> PyResult<PyChatTemplate> {
-        ChatTemplate::new(template).map(PyChatTemplate).or_raise()
+        ChatTemplate::new(template).map(PyChatTemplate).map_err(|error| raise_as("ChatTemplate", error))
     }
 
     /// Reads the template of a model's folder.
     #[staticmethod]
     fn open(py: Python<'_>, folder: PathBuf) -> PyResult<PyChatTemplate> {
-        py.detach(|| ChatTemplate::open(folder)).map(PyChatTemplate).or_raise()
+        let opened = py.detach(|| ChatTemplate::open(folder));
+        opened.map(PyChatTemplate).map_err(|error| raise_as("ChatTemplate.open", error))
     }
 
     fn names(&self) -> Vec<String> {
@@ -141,7 +143,7 @@ impl PyChatTemplate {
             }
             self.0.render_with(&messages, options)
         };
-        py.detach(render).or_raise()
+        py.detach(render).map_err(|error| raise_as("render", error))
     }
 }
 

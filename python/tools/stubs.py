@@ -239,8 +239,13 @@ def package():
 def klass(cls):
     """A class that is written by hand, or in Rust: its names, with the types that they have."""
     lines = [f"class {cls.__name__}:"]
+    if "__new__" in vars(cls) and "__init__" not in vars(cls) and getattr(cls, "__text_signature__", None):
+        # In Rust.
+        made = plain("__new__", cls, "cls").replace("(", "(cls, ", 1).replace("(cls, )", "(cls)", 1)
+        lines.append(f"    {made.replace('-> Any', f'-> {cls.__name__}')}")
     shown = ("__init__", "__enter__", "__exit__", "__getitem__", "__len__", "__call__")
-    for name, value in vars(cls).items():
+    # The properties of a class in Rust have no order.
+    for name, value in sorted(vars(cls).items(), key=lambda item: item[0] if inspect.isgetsetdescriptor(item[1]) else ""):
         if name.startswith("_") and name not in shown:
             continue
         if isinstance(value, classmethod) and name != "apply":
@@ -303,7 +308,7 @@ def allowed():
         r"cotangent(\.\w+)+\.(__getattr__|__setattr__)",
         r"cotangent\.autograd\.(Tape|Gradients|RemovableHandle)",
         r"cotangent\.autograd\.Function\.(forward|backward|apply)",
-        r"cotangent\.(data\.Vocabulary|train\.ConfusionMatrix|train\.Examples)(\.\w+)?",
+        r"cotangent\.(data\.Vocabulary|models\.KeyValueCache|train\.ConfusionMatrix|train\.Examples)(\.\w+)?",
         r"cotangent\.nn\.\w+\.__call__",
         r"cotangent\.(nn|optim)\.\w+\.(training|param_groups|defaults)",
         *(rf"cotangent(\.\w+)*\.{name}_?" for name in sorted({*spread, *short})),
