@@ -21,6 +21,8 @@ from . import _cotangent as _c
 from ._cotangent import KeyValueCache, Tensor
 from ._core.creation import tensor as _tensor
 from ._core.tokenizers import Tokenizer as _Tokenizer
+from .nn.module import Module as _Module
+from .nn.parameter import Parameter as _Parameter
 
 if _TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +39,8 @@ def load(path: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = 
     """
     path = os.fspath(path)
     if os.path.isdir(path):
-        own = _c._CausalLm.load(path, dtype, device)
-        return CausalLm(own, _Later(path) if tokenizer is None else _given_tokenizer("load", tokenizer))
+        tokenizer = _Later(path) if tokenizer is None else _given_tokenizer("load", tokenizer)
+        return CausalLm(*_c._CausalLm.load(path, dtype, device), tokenizer)
     if not os.path.exists(path):
         raise FileNotFoundError(f"load: path must be a folder or a GGUF file, but {path!r} does not exist: models are not downloaded")
     with open(path, "rb") as file:
@@ -46,7 +48,8 @@ def load(path: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = 
             raise ValueError(f"load: path must be a folder with config.json, or a GGUF file, got {path!r}")
     if dtype is not None:
         raise ValueError(f"load: dtype must be None for a GGUF file, whose weights keep their formats, got {dtype}")
-    return CausalLm(_c._CausalLm.load_gguf(path, device), None if tokenizer is None else _given_tokenizer("load", tokenizer))
+    tokenizer = None if tokenizer is None else _given_tokenizer("load", tokenizer)
+    return CausalLm(*_c._CausalLm.load_gguf(path, device), tokenizer)
 
 
 class _Later:
@@ -64,16 +67,42 @@ def _given_tokenizer(function, tokenizer):
     raise TypeError(f"{function}: tokenizer must be a data.Tokenizer or a path, got {_shown(tokenizer)}")
 
 
-class CausalLm:
-    """A language model, which ``load`` makes.
+class CausalLm(_Module):
+    """A language model, which ``load`` makes, in evaluation mode.
 
-    It is in evaluation mode, and its parameters are frozen: its logits have no gradients, and ``backward`` refuses them.
+    It is a module: it can be trained, its parameters have the names of the published weights, and a state dict is a dictionary of
+    them. Quantised weights are no parameters, and stay as they are.
     """
 
-    def __init__(self, own, tokenizer=None):
+    def __init__(self, own, values=(), tokenizer=None):
         if not isinstance(own, _c._CausalLm):
             raise TypeError(f"CausalLm: models.load makes it, got {_shown(own)}")
+        super().__init__()
         self._own, self._tokenizer = own, tokenizer
+        # The module and the name of each parameter.
+        self._places: list = []
+        values = list(values)
+        while values:
+            # One copy at a time.
+            name, value = values.pop(0)
+            *path, last = name.split(".")
+            part: _Module = self
+            for step in path:
+                if step not in part._modules:
+                    part.add_module(step, _Module())
+                part = part._modules[step]
+            part.register_parameter(last, _Parameter(value))
+            self._places.append((part, last))
+        self.eval()
+
+    def _now(self):
+        """The model, its parameters, and whether it is in training mode."""
+        return self._own, [part._parameters[name] for part, name in self._places], self.training
+
+    def _apply(self, fn):
+        if self._own.quantized():
+            raise ValueError("CausalLm: a model with quantised weights cannot be moved or cast: load(path, device=..)")
+        return super()._apply(fn)
 
     @property
     def model_type(self) -> str:
@@ -88,16 +117,16 @@ class CausalLm:
     @property
     def dtype(self) -> dtype:
         """The dtype of the weights; of a quantised model, that of the others."""
-        return self._own.dtype()
+        return next(self.parameters()).dtype
 
     @property
     def device(self) -> device:
         """The device of the weights."""
-        return self._own.device()
+        return next(self.parameters()).device
 
     def num_parameters(self) -> int:
-        """The number of elements of all parameters."""
-        return self._own.num_parameters()
+        """The number of elements of all parameters and quantised weights."""
+        return sum(parameter.numel() for parameter in self.parameters()) + self._own.quantized()
 
     @property
     def tokenizer(self) -> Any:
@@ -117,11 +146,11 @@ class CausalLm:
             tokens = _tensor(tokens, device=self.device)
         if cache is not None and not isinstance(cache, KeyValueCache):
             raise TypeError(f"forward: cache must be a KeyValueCache, got {_shown(cache)}")
-        return self._own.forward(tokens, cache)
+        return _c._logits(self._now(), tokens, cache)
 
     def __call__(self, tokens: Any, cache: KeyValueCache | None = None) -> Tensor:
-        """``forward``."""
-        return self.forward(tokens, cache)
+        """``forward``, with hooks."""
+        return super().__call__(tokens, cache)
 
     def generate(self, prompt: str | Sequence[Any] | Tensor, **options: Any) -> Any:
         """``generate`` with this model."""
@@ -287,7 +316,7 @@ class _Request:
         self.check(draft, num_draft_tokens, cache)
         self.cache, self.draft = cache, None
         if draft is not None:
-            self.draft = (draft._own, 4 if num_draft_tokens is None else _integer("num_draft_tokens", num_draft_tokens, 1), self.count)
+            self.draft = (draft._now(), 4 if num_draft_tokens is None else _integer("num_draft_tokens", num_draft_tokens, 1), self.count)
 
     def check(self, draft, num_draft_tokens, cache):
         """Refuses options that do not fit together."""
@@ -325,14 +354,14 @@ class _Request:
             refuse(f"draft must be None for a prompt of {rows} sequences")
 
     def begin(self):
-        return _c._Generation(self.model._own, self.tokens, self.options, self.cache, self.draft)
+        return _c._Generation(self.model._now(), self.tokens, self.options, self.cache, self.draft)
 
     def rows(self):
         return [_Row(self, self.tokenizer) for _ in range(self.tokens.shape[0] * self.options["n"])]
 
     def search(self):
         """The rows of a beam search."""
-        found, logprobs, ends = _c._search(self.model._own, self.tokens, self.count, self.options)
+        found, logprobs, ends = _c._search(self.model._now(), self.tokens, self.count, self.options)
         rows = self.rows()
         for row, tokens, scores in zip(rows, found, logprobs):
             for at, (token, score) in enumerate(zip(tokens, scores)):

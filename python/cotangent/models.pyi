@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from . import Tensor, Number, DTypeLike, DeviceLike, dtype, device
+from .nn import Module as _Module
 
-class CausalLm:
-    def __init__(self, own: Any, tokenizer: Any = ...) -> None: ...
+class CausalLm(_Module):
+    def __init__(self, own: Any, values: Any = ..., tokenizer: Any = ...) -> None: ...
     @property
     def model_type(self) -> builtins.str: ...
     @property

@@ -1,5 +1,6 @@
 """Language models: texts of transformers, tokenizers, and what `generate` promises."""
 
+import copy
 import importlib.util
 import itertools
 import json
@@ -126,11 +127,50 @@ def test_texts_are_those_of_transformers(tmp_path):
     assert seen >= 8
 
 
-def test_the_parameters_are_frozen(model):
-    logits = model([[1, 5]])
-    assert not logits.requires_grad
-    with pytest.raises(RuntimeError, match="backward"):
-        logits.sum().backward()
+def test_gradients_are_those_of_transformers(tmp_path):
+    for name in ("gpt2", "llama", "qwen3"):
+        model, found = ct.models.load(reference(tmp_path, name)), case(name)
+        logits = model(read(found["inputs"]["tokens"]).to(ct.int64))
+        logits.backward(read(found["cotangents"]["logits"]))
+        grads = {name.removeprefix("transformer."): read(value) for name, value in found["grads"].items()}
+        assert dict(model.named_parameters()).keys() == grads.keys()
+        for own, parameter in model.named_parameters():
+            assert parameter.is_leaf and ct.allclose(parameter.grad, grads[own], rtol=1e-5, atol=1e-5), own
+        with ct.no_grad():
+            assert not model([[1, 2]]).requires_grad
+
+
+def test_a_model_is_a_module(folder, tmp_path):
+    model, tokens = ct.models.load(folder), ct.tensor([[START, *b"abcabcabc"]])
+    assert isinstance(model, ct.nn.Module) and not model.training
+    assert sum(parameter.numel() for parameter in model.parameters()) == model.num_parameters() == 5256
+    before, prompt, cache = copy.deepcopy(model), [START, *b"abc"], ct.models.KeyValueCache()
+    first = ct.generate(model, prompt, max_new_tokens=6)
+    stream = ct.generate(model, prompt, max_new_tokens=6, stream=True)
+    begun = next(stream)
+    optimizer = ct.optim.AdamW(model.parameters(), lr=0.05)
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = ct.nn.functional.cross_entropy(model(tokens[:, :-1])[0], tokens[0, 1:])
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.1 and ct.generate(model, "abc", max_new_tokens=6) == "abcabc"
+    # A stream goes on with the values that it began with, and a copy has its own.
+    assert [begun, *stream] == first == ct.generate(before, prompt, max_new_tokens=6)
+    # What is saved is what is loaded, also by the crate.
+    write(tmp_path / "trained", json.loads((folder / "config.json").read_text()), model.state_dict())
+    again = ct.models.load(tmp_path / "trained")
+    assert (again(tokens) == model(tokens)).all()
+    before.load_state_dict(model.state_dict())
+    assert (before(tokens) == model(tokens)).all()
+    ct.generate(before, prompt, max_new_tokens=6, cache=cache)
+    half = before.to(ct.bfloat16)
+    assert half is before and half.dtype is ct.bfloat16 and half(tokens).dtype is ct.bfloat16
+    gguf = ct.models.load(FIXTURES / "llama_q8_0.gguf")
+    assert {name.rpartition(".")[0].rpartition(".")[2] for name, _ in gguf.named_parameters()} >= {"norm", "input_layernorm"}
+    assert gguf([[1, 2]]).requires_grad and gguf.num_parameters() > 20_000
+    with pytest.raises(ValueError, match="a model with quantised weights cannot be moved or cast"):
+        gguf.to(ct.float64)
 
 
 def test_dtypes_and_files(folder, tmp_path):

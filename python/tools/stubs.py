@@ -238,7 +238,7 @@ def package():
 
 def klass(cls):
     """A class that is written by hand, or in Rust: its names, with the types that they have."""
-    lines = [f"class {cls.__name__}:"]
+    lines = [f"class {cls.__name__}({'_Module' if issubclass(cls, ct.nn.Module) else ''}):".replace("()", "")]
     if "__new__" in vars(cls) and "__init__" not in vars(cls) and getattr(cls, "__text_signature__", None):
         # In Rust.
         made = plain("__new__", cls, "cls").replace("(", "(cls, ", 1).replace("(cls, )", "(cls)", 1)
@@ -293,6 +293,7 @@ def submodule(name):
     types = [own for own in ("Tensor", "Number", "DTypeLike", "DeviceLike", "dtype", "device") if f"class {own}:" not in body]
     head = [HEADER, f"from {up} import {', '.join(types)}"]
     head += [f"from {up} import " + ", ".join(f"{name} as {name}" for name in tuples)] if tuples else []
+    head += [f"from {up}nn import Module as _Module"] if "(_Module):" in body else []
     return "\n".join([*head, "", body]) + "\n"
 
 
