@@ -163,7 +163,16 @@ def test_a_model_is_a_module(folder, tmp_path):
     assert (again(tokens) == model(tokens)).all()
     before.load_state_dict(model.state_dict())
     assert (before(tokens) == model(tokens)).all()
-    ct.generate(before, prompt, max_new_tokens=6, cache=cache)
+    # Keys of other values are not used.
+    first = ct.generate(before, prompt, max_new_tokens=6, cache=cache)
+    with ct.no_grad():
+        before.lm_head.weight.copy_(-before.lm_head.weight)
+        before.model.embed_tokens.weight.mul_(2)
+    second = ct.generate(before, prompt, max_new_tokens=6)
+    assert ct.generate(before, prompt, max_new_tokens=6, cache=cache) == second != first
+    assert ct.generate(model, prompt, max_new_tokens=6, cache=cache) == first
+    with pytest.raises(ValueError, match="forward: the parameters must be those that the cache was computed with"):
+        before([[1]], cache)
     half = before.to(ct.bfloat16)
     assert half is before and half.dtype is ct.bfloat16 and half(tokens).dtype is ct.bfloat16
     gguf = ct.models.load(FIXTURES / "llama_q8_0.gguf")

@@ -1,6 +1,6 @@
 //! The keys and values of tokens, which a call borrows.
 
-use super::{Shell, lock};
+use super::{Shell, Stamp, Valued, lock};
 use crate::error::OrRaise;
 use cotangent::Result;
 use cotangent::models::KeyValueCache;
@@ -14,9 +14,15 @@ pub struct Kept {
     pub cache: KeyValueCache,
     pub rows: Vec<Vec<i64>>,
     pub model: Weak<Shell>,
+    pub stamp: Stamp,
 }
 
 impl Kept {
+    /// Whether the parameters have not changed since.
+    pub fn is_of(&self, model: &Valued) -> bool {
+        self.stamp == model.stamp
+    }
+
     pub fn extend(&mut self, rows: &[Vec<i64>]) {
         self.rows.resize(rows.len(), Vec::new());
         for (own, more) in self.rows.iter_mut().zip(rows) {
@@ -36,7 +42,7 @@ impl Kept {
 
     pub fn empty(capacity: Option<usize>) -> Kept {
         let cache = capacity.map_or_else(KeyValueCache::new, KeyValueCache::with_capacity);
-        Kept { cache, rows: Vec::new(), model: Weak::new() }
+        Kept { cache, rows: Vec::new(), model: Weak::new(), stamp: Stamp::new() }
     }
 
     /// Makes a cache usable that an error may have left in the middle of a step: without the last token that it counts.
@@ -134,12 +140,13 @@ pub struct Taken {
 }
 
 impl Taken {
-    pub fn from(cache: &Bound<'_, PyCache>, op: &str, model: &Arc<Shell>) -> PyResult<Taken> {
+    pub fn from(cache: &Bound<'_, PyCache>, op: &str, model: &Valued) -> PyResult<Taken> {
         let mut place = lock(&cache.get().kept);
         let Some(mut kept) = place.take() else { return Err(in_use(op)) };
         if kept.cache.is_empty() {
-            kept.model = Arc::downgrade(model);
-        } else if !std::ptr::eq(kept.model.as_ptr(), Arc::as_ptr(model)) {
+            kept.model = Arc::downgrade(&model.shell);
+            kept.stamp.clone_from(&model.stamp);
+        } else if !std::ptr::eq(kept.model.as_ptr(), Arc::as_ptr(&model.shell)) {
             *place = Some(kept);
             return Err(PyValueError::new_err(format!("{op}: cache must be that of this model, got one of another")));
         }

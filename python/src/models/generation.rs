@@ -2,7 +2,7 @@
 
 use super::cache::{Kept, PyCache, Taken};
 use super::options::{Options, refused};
-use super::{Given, PyCausalLm, Shell, Valued, check_tokens, lock, rows};
+use super::{Given, PyCausalLm, Shell, Stamp, Valued, check_tokens, lock, rows};
 use crate::error;
 use crate::tensor::PyTensor;
 use cotangent::models::{
@@ -62,7 +62,7 @@ impl Steps {
 struct Running {
     steps: Steps,
     rows: Vec<Vec<i64>>,
-    cache: Option<(Py<PyCache>, Weak<Shell>)>,
+    cache: Option<(Py<PyCache>, Weak<Shell>, Stamp)>,
 }
 
 /// A token of each sequence, and its log-probability.
@@ -85,9 +85,9 @@ impl Running {
     }
 
     fn end(self, has_failed: bool) {
-        let (Steps::Alone(generation), Some((of, model))) = (self.steps, self.cache) else { return };
+        let (Steps::Alone(generation), Some((of, model, stamp))) = (self.steps, self.cache) else { return };
         let cache = generation.into_cache();
-        let mut kept = Kept { rows: self.rows, model, cache };
+        let mut kept = Kept { rows: self.rows, model, stamp, cache };
         let len = kept.cache.len();
         kept.rows.iter_mut().for_each(|row| row.truncate(len));
         if has_failed {
@@ -130,11 +130,12 @@ impl PyGeneration {
             let begin = || Speculation::with_shared(model, draft, &tokens, count, options)?.lookahead(lookahead);
             (Steps::Drafted(Box::new(py.detach(begin).map_err(raise)?)), Vec::new(), None)
         } else if let Some(cache) = cache {
-            let mut taken = Taken::from(cache, OP, &model.shell)?;
+            let mut taken = Taken::from(cache, OP, &model)?;
+            let stamp = model.stamp.clone();
             let (steps, rows) = py.detach(|| continued(model, &mut taken.kept, &tokens, options)).map_err(raise)?;
             // It is in use until the generation ends.
             taken.gives_back = false;
-            (steps, rows, Some((taken.of.clone_ref(py), taken.kept.model.clone())))
+            (steps, rows, Some((taken.of.clone_ref(py), taken.kept.model.clone(), stamp)))
         } else {
             let begin = || Generation::with_shared(model, KeyValueCache::new(), &tokens, options);
             (Steps::Alone(Box::new(py.detach(begin).map_err(raise)?)), Vec::new(), None)
@@ -180,7 +181,9 @@ fn continued(
     options: GenerateOptions,
 ) -> Result<(Steps, Vec<Vec<i64>>)> {
     let rows = rows(tokens)?;
-    if !kept.rows.is_empty() && kept.rows.len() != rows.len() {
+    // Keys of other values are not used.
+    let is_of = kept.is_of(&model);
+    if is_of && !kept.rows.is_empty() && kept.rows.len() != rows.len() {
         let (own, given) = (kept.rows.len(), rows.len());
         let text = format!("the prompt must have as many sequences as the cache, {own}, got {given}");
         return Err(Error::new(ErrorKind::Value, OP, text));
@@ -188,7 +191,7 @@ fn continued(
     let shared = |(own, given): (&Vec<i64>, &Vec<i64>)| own.iter().zip(given).take_while(|(a, b)| a == b).count();
     // At least one token is computed.
     let most = tokens.shape()[1].saturating_sub(1);
-    let common = kept.rows.iter().zip(&rows).map(shared).min().unwrap_or(0).min(most);
+    let common = kept.rows.iter().zip(&rows).map(shared).min().unwrap_or(0).min(if is_of { most } else { 0 });
     let mut cache = kept.cache.clone();
     if common == 0 && !cache.is_empty() {
         cache = Kept::empty(cache.capacity()).cache;

@@ -78,10 +78,14 @@ fn vocab_size(model: &CausalLm) -> usize {
 /// A model, the variables of its parameters, and whether it is in training mode.
 type Given<'py> = (Bound<'py, PyCausalLm>, Vec<Bound<'py, PyTensor>>, bool);
 
+/// Which variables the parameters are, and how often each has changed: with another stamp, a cache has keys of other values.
+type Stamp = Vec<(usize, u64)>;
+
 /// A model with the values that its parameters have at a moment.
 struct Valued {
     shell: Arc<Shell>,
     values: Vec<Tensor>,
+    stamp: Stamp,
     training: bool,
     recordable_steps: Option<usize>,
 }
@@ -94,7 +98,9 @@ impl Valued {
             return Err(PyValueError::new_err(format!("{op}: the model must have {own} parameters, got {given}")));
         }
         let values = variables.iter().map(|variable| variable.get().get()).collect::<PyResult<Vec<_>>>()?;
-        let mut valued = Valued { shell: model.shell.clone(), values, training: *training, recordable_steps: None };
+        let stamp = variables.iter().map(|variable| (variable.as_ptr().addr(), variable.get().version())).collect();
+        let shell = model.shell.clone();
+        let mut valued = Valued { shell, values, stamp, training: *training, recordable_steps: None };
         // Another thread may run the model, and need the interpreter.
         let steps = py.detach(|| valued.run(|model| Ok(model.recordable_steps())));
         valued.recordable_steps = steps.or_raise()?;
@@ -222,7 +228,11 @@ fn _logits(
         let logits = error::placed(py, || py.detach(compute));
         return PyTensor::result(py, logits.map_err(|error| raise_as(op, error))?);
     };
-    let mut taken = Taken::from(cache, op, &model.shell)?;
+    let mut taken = Taken::from(cache, op, &model)?;
+    if !taken.kept.is_of(&model) {
+        let text = "forward: the parameters must be those that the cache was computed with, but they have changed";
+        return Err(PyValueError::new_err(text));
+    }
     let compute = || -> Result<Tensor> {
         let rows = rows(&tokens)?;
         let logits = model.forward_cached(&tokens, &mut taken.kept.cache)?;
