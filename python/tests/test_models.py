@@ -174,6 +174,10 @@ def test_a_model_is_a_module(folder, tmp_path):
     with pytest.raises(ValueError, match="forward: the parameters must be those that the cache was computed with"):
         before([[1]], cache)
     half = before.to(ct.bfloat16)
+    noisy = ct.models.load(reference(tmp_path, "gpt2"))
+    assert (noisy([[1, 2]]) == noisy([[1, 2]])).all()
+    ct.manual_seed(0)
+    assert (noisy.train()([[1, 2, 3, 4]]) != noisy([[1, 2, 3, 4]])).any() and (noisy.eval()([[1]]) == noisy([[1]])).all()
     assert half is before and half.dtype is ct.bfloat16 and half(tokens).dtype is ct.bfloat16
     gguf = ct.models.load(FIXTURES / "llama_q8_0.gguf")
     assert {name.rpartition(".")[0].rpartition(".")[2] for name, _ in gguf.named_parameters()} >= {"norm", "input_layernorm"}
@@ -258,6 +262,18 @@ def test_stop_strings_and_tokens(model):
     assert ct.generate(model, prompt, stop_tokens=end, **options) == model.tokenizer.decode(ended.tokens)
     pair = whole.tokens[at - 1:at + 1]
     assert ct.generate(model, [START, 72], stop_tokens=[[0, 0], pair], **options) == ended.tokens
+    by_pair = ct.generate(model, prompt, stop_tokens=[pair], logprobs=True, **options)
+    assert by_pair.finish_reason == "stop" and by_pair.text == model.tokenizer.decode(ended.tokens)
+    # No more than what is needed is computed.
+    assert ct.generate(model, prompt, stop=stop, **options | {"max_new_tokens": 10**12}) == before
+    # In a tensor, a sequence that has ended repeats its last token.
+    prompts = [[START, 72], [START, 73]]
+    rows = ct.generate(model, ct.tensor(prompts), max_new_tokens=12, presence_penalty=1e6).tolist()
+    end = next(token for at, token in enumerate(rows[0]) if at > 3 and token not in rows[1])
+    found = ct.generate(model, ct.tensor(prompts), max_new_tokens=12, presence_penalty=1e6, eos_token_id=end, logprobs=True)
+    length = rows[0].index(end) + 1
+    assert found.tokens.tolist() == [rows[0][:length] + [end] * (12 - length), rows[1]] and found.finish_reason == "length"
+    assert (found.logprobs[0, length:] == 0).all() and (found.logprobs[0, :length] < 0).all()
     assert whole.finish_reason == "length" and len(whole.tokens) == 40
 
 
@@ -336,15 +352,24 @@ def test_beams(model):
     end = scored[1].tokens[2]
     ended = ct.generate(model, [START, 72], max_new_tokens=6, num_beams=8, length_penalty=-5.0, eos_token_id=end, logprobs=True)
     assert ended.tokens[-1] == end and ended.finish_reason == "stop" and ended.tokens.count(end) == 1
+    prompts = ct.tensor([[START, 72], [START, 73]])
+    both = ct.generate(model, prompts, max_new_tokens=6, num_beams=8, logprobs=True)
+    assert both.tokens[0].tolist() == scored[1].tokens and both.finish_reason == "length"
+    ends = [both.tokens[0, 2].item(), both.tokens[1, 4].item()]
+    both = ct.generate(model, prompts, max_new_tokens=6, num_beams=8, length_penalty=-5.0, eos_token_id=ends, logprobs=True)
+    assert both.finish_reason == "stop" and all(token in ends for token in both.tokens[:, -1].tolist())
 
 
-def test_a_draft_changes_no_text(model, draft):
+def test_a_draft_changes_no_text(model, draft, tmp_path):
     prompt = [START, *b"Hello"]
     alone = ct.generate(model, prompt, max_new_tokens=30, logprobs=True)
     for other, count in ((draft, None), (draft, 1), (model, 7)):
         found = ct.generate(model, prompt, max_new_tokens=30, draft=other, num_draft_tokens=count, logprobs=True)
         assert found.tokens == alone.tokens and np.allclose(found.logprobs, alone.logprobs, rtol=1e-3, atol=1e-4)
     assert "".join(ct.generate(model, "Hello", max_new_tokens=30, draft=draft, stream=True)) == model.tokenizer.decode(alone.tokens)
+    other = ct.models.load(llama(tmp_path / "other", vocab_size=300))
+    with pytest.raises(ValueError, match="generate: the draft must have the vocabulary of the model, 258 tokens, got 300"):
+        ct.generate(model, prompt, draft=other)
     end = alone.tokens[4]
     want = alone.tokens[:alone.tokens.index(end) + 1]
     assert ct.generate(model, prompt, max_new_tokens=30, draft=draft, eos_token_id=end) == want
@@ -463,6 +488,8 @@ def test_chats(model, folder):
         chat.render(messages, template="other")
     with pytest.raises(TypeError, match="render: messages must be a list of dictionaries, got a value of type str"):
         chat.render("Hi")
+    with pytest.raises(ValueError, match="render: messages must be JSON: Out of range float"):
+        chat.render([{"role": "user", "content": float("nan")}])
     with pytest.raises(TypeError, match="render: messages must be JSON"):
         chat.render([{"role": "user", "content": b"Hi"}])
     with pytest.raises(ValueError, match="ChatTemplate: syntax error"):
