@@ -29,11 +29,6 @@ fn is_signalled() -> bool {
     })
 }
 
-/// An error if a signal handler has raised an exception: for loops of the crate whose operations are short.
-pub fn heed() -> cotangent::Result<()> {
-    if is_signalled() { Err(Error::new(ErrorKind::Interrupted, "python", "interrupted by a signal")) } else { Ok(()) }
-}
-
 /// Lets signals interrupt long operations, if this is the main thread.
 pub fn heed_signals(py: Python<'_>) -> PyResult<()> {
     let threading = py.import("threading")?;

@@ -600,6 +600,30 @@ def test_what_does_not_fit_a_prompt_of_several_sequences(model, draft):
         model([1])
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer")
+def test_an_exception_in_the_middle_of_a_pass(tmp_path):
+    model = ct.models.load(llama(tmp_path / "long", hidden_size=64, intermediate_size=256, num_hidden_layers=24))
+    prompt = [START, *b"abc" * 300]
+    want = ct.generate(model, prompt, max_new_tokens=3)
+
+    def alarm(*_):
+        raise TimeoutError("it takes long")
+
+    before = signal.signal(signal.SIGALRM, alarm)
+    caches = [ct.models.KeyValueCache() for _ in range(2)]
+    ct.generate(model, prompt[:9], max_new_tokens=1, cache=caches[1])
+    try:
+        for cache in caches:
+            signal.setitimer(signal.ITIMER_REAL, 0.03)
+            with pytest.raises(TimeoutError, match="it takes long"):
+                ct.generate(model, prompt, max_new_tokens=10**6, cache=cache)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    for cache in caches:
+        assert ct.generate(model, prompt, max_new_tokens=3, cache=cache) == want
+
+
 ENDLESS = """
     import sys, time
     import cotangent as ct

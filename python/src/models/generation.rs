@@ -6,7 +6,7 @@ use super::{Given, PyCausalLm, Shell, Stamp, Valued, check_tokens, lock, rows};
 use crate::error;
 use crate::tensor::PyTensor;
 use cotangent::models::{
-    CausalModel, GenerateOptions, Generated, Generation, GenerationStep, KeyValueCache, Speculation, generate_scored,
+    GenerateOptions, Generated, Generation, GenerationStep, KeyValueCache, Speculation, generate_scored,
 };
 use cotangent::{DType, Error, ErrorKind, Result, Tensor};
 use pyo3::prelude::*;
@@ -22,25 +22,6 @@ pub fn raise(error: Error) -> PyErr {
         ErrorKind::OutOfMemory | ErrorKind::Io | ErrorKind::Interrupted => error::raise(error),
         _ if own => error::raise(error),
         kind => error::raise(Error::new(kind, OP, format!("{}: {}", error.op(), error.message()))),
-    }
-}
-
-/// The model, which heeds signals before each pass: a small one has no long operation that does.
-struct Heeding<'a>(&'a Valued);
-
-impl CausalModel for Heeding<'_> {
-    fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
-        error::heed()?;
-        self.0.forward_cached(tokens, cache)
-    }
-
-    fn next_logits(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
-        error::heed()?;
-        self.0.next_logits(tokens, cache)
-    }
-
-    fn recordable_steps(&self) -> Option<usize> {
-        self.0.recordable_steps()
     }
 }
 
@@ -217,7 +198,7 @@ fn _search(
     let end_tokens = options.end_tokens().tokens().to_vec();
     let model = Valued::new(py, OP, &model)?;
     let search = || -> Result<(Vec<Vec<i64>>, Vec<Vec<f64>>)> {
-        let Generated { tokens: all, log_probs } = generate_scored(&Heeding(&model), &tokens, count, options)?;
+        let Generated { tokens: all, log_probs } = generate_scored(&*model, &tokens, count, options)?;
         let (batch, steps) = (all.shape()[0], tokens.shape()[1]);
         let new = all.shape()[1] - steps;
         let log_probs = log_probs.to_dtype(DType::F64)?.to_vec::<f64>()?;
