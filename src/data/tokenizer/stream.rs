@@ -158,6 +158,15 @@ impl Tokenizer {
     }
 
     /// As [`decode_stream`](Self::decode_stream), with a stream that has no lifetime, so that a thread or a struct can own it.
+    ///
+    /// ```no_run
+    /// use cotangent::data::Tokenizer;
+    /// use std::sync::Arc;
+    /// let tokenizer = Arc::new(Tokenizer::open("folder/tokenizer.json")?);
+    /// let mut text = tokenizer.into_decode_stream();
+    /// std::thread::spawn(move || text.push(3));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn into_decode_stream(self: Arc<Self>) -> DecodeStream<'static> {
         DecodeStream::new(MaybeShared::Shared(self))
     }

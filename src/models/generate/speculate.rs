@@ -119,6 +119,17 @@ impl<'a, M: CausalModel + ?Sized, D: CausalModel + ?Sized> Speculation<'a, M, D>
     /// As [`new`](Self::new), with counted references to the models: see
     /// [`Generation::with_shared`](crate::models::Generation::with_shared).
     ///
+    /// ```
+    /// use cotangent::models::{GenerateOptions, Gpt2, Gpt2Config, Speculation};
+    /// use cotangent::tensor;
+    /// use std::sync::Arc;
+    /// let sizes = Gpt2Config { vocab_size: 50, n_embd: 16, n_layer: 2, n_head: 2, dropout: 0.0, ..Gpt2Config::default() };
+    /// let (model, draft) = (Arc::new(Gpt2::new(&sizes)?), Arc::new(Gpt2::new(&Gpt2Config { n_layer: 1, ..sizes })?));
+    /// let text = Speculation::with_shared(model, draft, &tensor!([[3, 1]])?, 5, GenerateOptions::new())?;
+    /// assert_eq!(std::thread::spawn(move || text.count()).join().ok(), Some(5));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     #[track_caller]
