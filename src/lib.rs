@@ -193,6 +193,7 @@ pub mod profile;
 mod quantized;
 pub mod random;
 mod scalar;
+mod shared;
 mod storage;
 #[cfg(feature = "cuda")]
 mod stream;

@@ -83,7 +83,7 @@ __array_api_version__ = "2025.12"
 
 # Alternatives to some of PyTorch's names, for the error message.
 _INSTEAD = {
-    "hub": "models are not downloaded; load local files with cotangent.load",
+    "hub": "models are not downloaded; load local files with cotangent.load, and language models with cotangent.models.load",
     "onnx": "ONNX export is not supported; use cotangent.io.save_safetensors",
     "quantization": "quantised tensors are only read, from GGUF files, as float32: use cotangent.io.load_gguf",
     "profiler": "use cotangent.utils.benchmark",
@@ -94,10 +94,10 @@ _INSTEAD = {
 }
 
 # Modules that are imported on first access, so that `import cotangent` is fast.
-_MODULES = ("accelerator", "amp", "array_api", "backends", "compiler", "distributed", "distributions", "jit", "multiprocessing",
-            "nn", "optim", "signal", "sparse", "testing", "types", "utils")
+_MODULES = ("accelerator", "amp", "array_api", "backends", "compiler", "distributed", "distributions", "jit", "models",
+            "multiprocessing", "nn", "optim", "signal", "sparse", "testing", "types", "utils")
 # Names whose modules are imported on first access.
-_ELSEWHERE = {"sparse_coo_tensor": "sparse", "sparse_csr_tensor": "sparse", "spmm": "sparse", "autocast": "amp", "GradScaler": "amp", "is_autocast_enabled": "amp", "set_printoptions": "_core.text"} | dict.fromkeys(
+_ELSEWHERE = {"sparse_coo_tensor": "sparse", "sparse_csr_tensor": "sparse", "spmm": "sparse", "autocast": "amp", "GradScaler": "amp", "is_autocast_enabled": "amp", "generate": "models", "set_printoptions": "_core.text"} | dict.fromkeys(
     ("compile", "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
      "get_float32_matmul_precision", "set_num_interop_threads", "get_num_interop_threads", "set_flush_denormal",
      "set_warn_always", "is_warn_always_enabled", "channels_last", "channels_last_3d", "contiguous_format", "preserve_format",

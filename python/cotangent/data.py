@@ -1,4 +1,4 @@
-"""Datasets, samplers and ``DataLoader``: PyTorch's ``torch.utils.data``.
+"""Datasets, samplers and ``DataLoader``: PyTorch's ``torch.utils.data``. Tokenizers and chat templates.
 
     >>> import cotangent as ct
     >>> dataset = ct.data.TensorDataset(ct.arange(6.0).reshape(3, 2), ct.tensor([0, 1, 0]))
@@ -35,6 +35,7 @@ from ._core.samplers import (  # noqa: F401
     WeightedRandomSampler,
     _permutation,
 )
+from ._core.tokenizers import ChatTemplate, Tokenizer  # noqa: F401
 
 _ops = _c._functions
 

@@ -63,6 +63,14 @@ pub fn raise(error: Error) -> PyErr {
     }
 }
 
+/// As [`raise`], for a function that has another name in Python.
+pub fn raise_as(op: &'static str, error: Error) -> PyErr {
+    match error.kind() {
+        ErrorKind::OutOfMemory | ErrorKind::Interrupted => raise(error),
+        kind => raise(Error::new(kind, op, error.message())),
+    }
+}
+
 /// The message without locations in the crate's source, which do not help Python users.
 fn without_rust(text: &str) -> String {
     let mut text = text.to_string();

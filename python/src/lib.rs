@@ -7,6 +7,7 @@
 //! - `autograd`: modes, passes, transforms, hooks and custom functions.
 //! - `nn`: the layers of the list; `variables`: Python variables as parameters of the crate; `optim`: optimisers, clipping and
 //!   mixed precision; `schedule`: learning rates.
+//! - `tokenizers`, `models`: texts as tokens, and language models.
 //! - `dlpack`: memory shared with other libraries; `io`: files; `loader`: batches; `train`: metrics and logs.
 //!
 //! Code that need not be fast is written in Python, in `cotangent/`.
@@ -22,6 +23,7 @@ mod error;
 mod index;
 mod io;
 mod loader;
+mod models;
 mod nn;
 mod number;
 mod operators;
@@ -29,6 +31,8 @@ mod ops;
 mod optim;
 mod schedule;
 mod tensor;
+#[cfg(feature = "tokenizers")]
+mod tokenizers;
 mod train;
 mod variables;
 mod views;
@@ -49,6 +53,9 @@ fn _cotangent(module: &Bound<'_, PyModule>) -> PyResult<()> {
     io::register(module)?;
     loader::register(module)?;
     train::register(module)?;
+    models::register(module)?;
+    #[cfg(feature = "tokenizers")]
+    tokenizers::register(module)?;
     error::heed_signals(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -146,6 +146,11 @@ impl PyTensor {
         (state.view.is_none() && state.leaf.is_none()).then_some(Held(state))
     }
 
+    /// The number of changes of the value so far.
+    pub fn version(&self) -> u64 {
+        self.lock().version
+    }
+
     /// The variable that this one is a view of.
     pub fn base(&self, py: Python<'_>) -> Option<Py<PyTensor>> {
         self.lock().view.as_ref().map(|view| view.base.clone_ref(py))

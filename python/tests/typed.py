@@ -48,3 +48,15 @@ with ct.autocast("cpu"):
     optimizer.step()
 ct.nn.Linear("3", 2)  # type: ignore[arg-type]
 ct.nn.Linear(3, 2, size=1)  # type: ignore[call-arg]
+
+
+def talk(model: ct.models.CausalLm, cache: ct.models.KeyValueCache) -> list[int]:
+    ct.generate(model, "Hello", max_new_tokens=5, temperature=0.8, stop=["\n"], eos_token_id=[2, 7], cache=cache)
+    ct.generate(model, [{"role": "user", "content": "Hello"}], stream=True)
+    ct.generate(model, "Hello", temperature="hot")  # type: ignore[arg-type]
+    ct.generate(model, "Hello", heat=1.0)  # type: ignore[call-arg]
+    assert_type(model(ct.tensor([[1]]), cache), ct.Tensor)
+    assert_type(ct.models.load("folder", ct.bfloat16, "cpu"), ct.models.CausalLm)
+    assert_type(ct.models.KeyValueCache(capacity=32), ct.models.KeyValueCache)
+    assert_type(ct.data.Tokenizer("folder").decode([1, 2]), str)
+    return ct.data.Tokenizer("folder").encode("Hello")

@@ -77,8 +77,14 @@ def definition(name, op, function, method):
     return f"def {name}({', '.join(parts)}) -> {result(op)}: ..."
 
 
+def annotated(annotation):
+    """The type that a function in Python names."""
+    # The names of dtypes hide Python's own.
+    return re.sub(r"(?<![\w.\"])(bool|float|int|str)(?![\w\"])", r"builtins.\1", annotation) if isinstance(annotation, str) else "Any"
+
+
 def plain(name, function, own=""):
-    """A function that is written in Python: its signature, without types."""
+    """A function that is written in Python: its signature, with the types that it names."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -94,12 +100,12 @@ def plain(name, function, own=""):
             star = True
         prefix = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
         star |= p.kind is p.VAR_POSITIONAL
-        typed = "" if at == 0 and own and p.name in ("self", own) else ": Any"
+        typed = "" if at == 0 and own and p.name in ("self", own) else f": {annotated(p.annotation)}"
         parts.append(f"{prefix}{p.name}{typed}{'' if p.default is p.empty else ' = ...'}")
         slash = p.kind is p.POSITIONAL_ONLY
     if slash:
         parts.append("/")
-    return f"def {name}({', '.join(parts)}) -> {RETURNS.get(name, 'Any')}: ..."
+    return f"def {name}({', '.join(parts)}) -> {RETURNS.get(name) or annotated(signature.return_annotation)}: ..."
 
 
 RETURNS = {
@@ -191,10 +197,11 @@ def functions(module, names):
 def package():
     lines = [HEADER, "from . import accelerator as accelerator, amp as amp, array_api as array_api, autograd as autograd, "
              "backends as backends, cuda as cuda, data as data, distributions as distributions, fft as fft, func as func, io as io, linalg as linalg, "
-             "multiprocessing as multiprocessing, nn as nn, optim as optim, random as random, signal as signal, sparse as sparse, "
+             "models as models, multiprocessing as multiprocessing, nn as nn, optim as optim, random as random, signal as signal, sparse as sparse, "
              "special as special, testing as testing, train as train, types as types, utils as utils",
              "from .sparse import sparse_coo_tensor as sparse_coo_tensor, sparse_csr_tensor as sparse_csr_tensor, spmm as spmm",
-             "from .amp import GradScaler as GradScaler, autocast as autocast", TYPES]
+             "from .amp import GradScaler as GradScaler, autocast as autocast",
+             "from .models import generate as generate", TYPES]
     lines.append("class dtype:\n"
                  + "".join(f"    @property\n    def {name}(self) -> {kind}: ...\n" for name, kind in (
                      ("name", "builtins.str"), ("itemsize", "builtins.int"), ("is_floating_point", "builtins.bool"),
@@ -230,10 +237,15 @@ def package():
 
 
 def klass(cls):
-    """A class that is written by hand, or in Rust: its names, without types."""
-    lines = [f"class {cls.__name__}:"]
+    """A class that is written by hand, or in Rust: its names, with the types that they have."""
+    lines = [f"class {cls.__name__}({'_Module' if issubclass(cls, ct.nn.Module) else ''}):".replace("()", "")]
+    if "__new__" in vars(cls) and "__init__" not in vars(cls) and getattr(cls, "__text_signature__", None):
+        # In Rust.
+        made = plain("__new__", cls, "cls").replace("(", "(cls, ", 1).replace("(cls, )", "(cls)", 1)
+        lines.append(f"    {made.replace('-> Any', f'-> {cls.__name__}')}")
     shown = ("__init__", "__enter__", "__exit__", "__getitem__", "__len__", "__call__")
-    for name, value in vars(cls).items():
+    # The properties of a class in Rust have no order.
+    for name, value in sorted(vars(cls).items(), key=lambda item: item[0] if inspect.isgetsetdescriptor(item[1]) else ""):
         if name.startswith("_") and name not in shown:
             continue
         if isinstance(value, classmethod) and name != "apply":
@@ -242,7 +254,8 @@ def klass(cls):
             kind, own = ("staticmethod", "") if isinstance(value, staticmethod) else ("classmethod", "cls, ")
             lines.append(f"    @{kind}\n    def {name}({own}*args: Any, **kwargs: Any) -> Any: ...")
         elif isinstance(value, property) or inspect.isgetsetdescriptor(value):
-            lines.append(f"    @property\n    def {name}(self) -> Any: ...")
+            kind = annotated(inspect.signature(value.fget).return_annotation) if isinstance(value, property) else "Any"
+            lines.append(f"    @property\n    def {name}(self) -> {kind}: ...")
         elif name == "__init__" or callable(value):
             lines.append("    " + plain(name, value, "self"))
     # What a function of the user's leaves for its rule has any name.
@@ -263,7 +276,7 @@ def submodule(name):
             lines.append(definition(own, OPS[full], value, False))
         elif inspect.isclass(value):
             # Of the module, or of one of those that it is made of.
-            own_class = value.__module__ in (module.__name__, "cotangent._core.samplers")
+            own_class = value.__module__ in (module.__name__, "cotangent._core.samplers", "cotangent._core.tokenizers")
             plain_class = type(value) is type and own_class
             lines += klass(value) if plain_class else [f"{own}: Any"]
         elif isinstance(value, (ct.dtype, float)) or value is None:
@@ -280,6 +293,7 @@ def submodule(name):
     types = [own for own in ("Tensor", "Number", "DTypeLike", "DeviceLike", "dtype", "device") if f"class {own}:" not in body]
     head = [HEADER, f"from {up} import {', '.join(types)}"]
     head += [f"from {up} import " + ", ".join(f"{name} as {name}" for name in tuples)] if tuples else []
+    head += [f"from {up}nn import Module as _Module"] if "(_Module):" in body else []
     return "\n".join([*head, "", body]) + "\n"
 
 
@@ -295,14 +309,14 @@ def allowed():
         r"cotangent(\.\w+)+\.(__getattr__|__setattr__)",
         r"cotangent\.autograd\.(Tape|Gradients|RemovableHandle)",
         r"cotangent\.autograd\.Function\.(forward|backward|apply)",
-        r"cotangent\.(data\.Vocabulary|train\.ConfusionMatrix|train\.Examples)(\.\w+)?",
+        r"cotangent\.(data\.Vocabulary|models\.KeyValueCache|train\.ConfusionMatrix|train\.Examples)(\.\w+)?",
         r"cotangent\.nn\.\w+\.__call__",
         r"cotangent\.(nn|optim)\.\w+\.(training|param_groups|defaults)",
         *(rf"cotangent(\.\w+)*\.{name}_?" for name in sorted({*spread, *short})),
     ]) + "\n"
 
 
-SUBMODULES = ("linalg fft special autograd autograd.functional func cuda cuda.amp data io train array_api random testing accelerator "
+SUBMODULES = ("linalg fft special autograd autograd.functional func cuda cuda.amp data io models train array_api random testing accelerator "
               "backends.cudnn backends.cuda backends.mps backends.mkl backends.mkldnn backends.openmp signal.windows utils.checkpoint")
 ALIASES = "# Written by tools/stubs.py: not to be edited.\n"
 # Modules that are others by PyTorch's names.
@@ -327,7 +341,7 @@ def main():
     files = {"__init__.pyi": package()} | {stub_modules.path(name): submodule(name) for name in SUBMODULES.split()}
     files |= {f"{name}.pyi": HIDDEN for name in
               "_cotangent _core/aliases _core/creation _core/devices _core/dtypes _core/forms _core/hints _core/hooks _core/methods _core/modes "
-              "_core/pickled _core/pytree _core/samplers _core/size _core/standard _core/text utils/_pytree "
+              "_core/pickled _core/pytree _core/samplers _core/size _core/standard _core/text _core/tokenizers utils/_pytree "
               "autograd/forward_ad compiler distributed jit multiprocessing nn/common_types sparse types utils/benchmark utils/model_zoo".split()}
     files |= {stub_modules.path(name): ALIASES + text for name, text in OTHER_NAMES.items()}
     files |= stub_modules.files(sys.modules[__name__])

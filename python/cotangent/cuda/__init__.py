@@ -131,7 +131,7 @@ def reset_peak_memory_stats(device=None) -> None:
         _c._reset_peak(_one("reset_peak_memory_stats", device))
 
 
-def memory_stats(device=None) -> dict:
+def memory_stats(device=None) -> dict[str, int]:
     """The statistics of a GPU's allocator, in bytes; empty without a GPU."""
     return dict(_c.memory_stats(_one("memory_stats", device))) if is_available() else {}
 

@@ -4,7 +4,9 @@ use super::Tokenizer;
 use super::stop::StopStrings;
 use crate::Result;
 use crate::error::bail;
+use crate::shared::MaybeShared;
 use cotangent_macros::named;
+use std::sync::Arc;
 use tokenizers::DecoderWrapper;
 
 /// The text of a sequence of tokens, piece by piece. [`Tokenizer::decode_stream`] makes it.
@@ -30,7 +32,7 @@ use tokenizers::DecoderWrapper;
 /// ```
 #[derive(Clone, Debug)]
 pub struct DecodeStream<'a> {
-    tokenizer: &'a Tokenizer,
+    tokenizer: MaybeShared<'a, Tokenizer>,
     /// The tokens that the next text depends on: some whose text has been returned, as context, and those that are new.
     ids: Vec<u32>,
     context: usize,
@@ -42,14 +44,14 @@ pub struct DecodeStream<'a> {
 }
 
 impl<'a> DecodeStream<'a> {
-    pub(super) fn new(tokenizer: &'a Tokenizer) -> DecodeStream<'a> {
+    fn new(tokenizer: MaybeShared<'a, Tokenizer>) -> DecodeStream<'a> {
         DecodeStream {
-            tokenizer,
             ids: Vec::new(),
             context: 0,
             given: String::new(),
             has_byte_tokens: tokenizer.inner.get_decoder().is_some_and(decodes_byte_tokens),
             stops: StopStrings::default(),
+            tokenizer,
         }
     }
 
@@ -152,6 +154,20 @@ fn decodes_byte_tokens(decoder: &DecoderWrapper) -> bool {
 impl Tokenizer {
     /// Decodes tokens one by one: see [`DecodeStream`].
     pub fn decode_stream(&self) -> DecodeStream<'_> {
-        DecodeStream::new(self)
+        DecodeStream::new(MaybeShared::Borrowed(self))
+    }
+
+    /// As [`decode_stream`](Self::decode_stream), with a stream that has no lifetime, so that a thread or a struct can own it.
+    ///
+    /// ```no_run
+    /// use cotangent::data::Tokenizer;
+    /// use std::sync::Arc;
+    /// let tokenizer = Arc::new(Tokenizer::open("folder/tokenizer.json")?);
+    /// let mut text = tokenizer.into_decode_stream();
+    /// std::thread::spawn(move || text.push(3));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub fn into_decode_stream(self: Arc<Self>) -> DecodeStream<'static> {
+        DecodeStream::new(MaybeShared::Shared(self))
     }
 }

@@ -127,6 +127,26 @@ impl GenerateOptions {
         &self.end
     }
 
+    /// Whether tokens are drawn: the temperature is above 0.
+    ///
+    /// ```
+    /// use cotangent::models::GenerateOptions;
+    /// assert!(GenerateOptions::new().temperature(0.8).is_sampling() && !GenerateOptions::new().is_sampling());
+    /// ```
+    pub fn is_sampling(&self) -> bool {
+        self.temperature > 0.0
+    }
+
+    /// The number of beams: see [`beams`](Self::beams).
+    ///
+    /// ```
+    /// use cotangent::models::GenerateOptions;
+    /// assert_eq!(GenerateOptions::new().beams(4).num_beams(), 4);
+    /// ```
+    pub fn num_beams(&self) -> usize {
+        self.beams
+    }
+
     /// Refuses values out of range, and options that would have no effect.
     #[track_caller]
     pub(super) fn check(&self) -> Result<()> {

@@ -6,8 +6,10 @@ use super::stream::{check_logits, shape_of};
 use super::{CausalModel, Generated, GenerationStep};
 use crate::error::bail;
 use crate::models::cache::KeyValueCache;
+use crate::shared::MaybeShared;
 use crate::{DType, Result, Tensor, autograd};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// The number of tokens that the draft proposes, unless another one is set.
 const LOOKAHEAD: usize = 4;
@@ -72,8 +74,8 @@ pub fn speculate(
 /// ```
 #[derive(Debug)]
 pub struct Speculation<'a, M: ?Sized, D: ?Sized> {
-    model: &'a M,
-    draft: &'a D,
+    model: MaybeShared<'a, M>,
+    draft: MaybeShared<'a, D>,
     options: GenerateOptions,
     lookahead: usize,
     /// The number of tokens still to generate.
@@ -110,7 +112,46 @@ impl<'a, M: CausalModel + ?Sized, D: CausalModel + ?Sized> Speculation<'a, M, D>
         count: usize,
         options: impl Into<GenerateOptions>,
     ) -> Result<Speculation<'a, M, D>> {
-        let options = options.into();
+        let (model, draft) = (MaybeShared::Borrowed(model), MaybeShared::Borrowed(draft));
+        Speculation::begin(model, draft, tokens, count, options.into())
+    }
+
+    /// As [`new`](Self::new), with counted references to the models: see
+    /// [`Generation::with_shared`](crate::models::Generation::with_shared).
+    ///
+    /// ```
+    /// use cotangent::models::{GenerateOptions, Gpt2, Gpt2Config, Speculation};
+    /// use cotangent::tensor;
+    /// use std::sync::Arc;
+    /// let sizes = Gpt2Config { vocab_size: 50, n_embd: 16, n_layer: 2, n_head: 2, dropout: 0.0, ..Gpt2Config::default() };
+    /// let (model, draft) = (Arc::new(Gpt2::new(&sizes)?), Arc::new(Gpt2::new(&Gpt2Config { n_layer: 1, ..sizes })?));
+    /// let text = Speculation::with_shared(model, draft, &tensor!([[3, 1]])?, 5, GenerateOptions::new())?;
+    /// assert_eq!(std::thread::spawn(move || text.count()).join().ok(), Some(5));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn with_shared(
+        model: Arc<M>,
+        draft: Arc<D>,
+        tokens: &Tensor,
+        count: usize,
+        options: impl Into<GenerateOptions>,
+    ) -> Result<Speculation<'a, M, D>> {
+        let (model, draft) = (MaybeShared::Shared(model), MaybeShared::Shared(draft));
+        Speculation::begin(model, draft, tokens, count, options.into())
+    }
+
+    #[track_caller]
+    fn begin(
+        model: MaybeShared<'a, M>,
+        draft: MaybeShared<'a, D>,
+        tokens: &Tensor,
+        count: usize,
+        options: GenerateOptions,
+    ) -> Result<Speculation<'a, M, D>> {
         options.check()?;
         let (batch, steps) = shape_of(tokens)?;
         if batch != 1 {

@@ -7,7 +7,9 @@ use super::recorded::{self, RecordedStep};
 use super::sampling::{Penalties, Sampler, wide};
 use crate::error::bail;
 use crate::models::cache::{KeyValueCache, repeat_rows};
+use crate::shared::MaybeShared;
 use crate::{DType, Device, Result, Tensor, autograd, keepdim};
+use std::sync::Arc;
 
 /// One step of a [`Generation`](crate::models::Generation).
 ///
@@ -52,7 +54,7 @@ pub struct GenerationStep {
 /// ```
 #[derive(Debug)]
 pub struct Generation<'a, M: ?Sized> {
-    model: &'a M,
+    model: MaybeShared<'a, M>,
     options: GenerateOptions,
     /// The step of one token on a GPU. It is dropped before the cache whose memory it uses.
     #[cfg(feature = "cuda")]
@@ -123,7 +125,43 @@ impl<'a, M: CausalModel + ?Sized> Generation<'a, M> {
         tokens: &Tensor,
         options: impl Into<GenerateOptions>,
     ) -> Result<Generation<'a, M>> {
-        let options = options.into();
+        Generation::begin(MaybeShared::Borrowed(model), cache, tokens, options.into())
+    }
+
+    /// As [`with_cache`](Self::with_cache), with a counted reference to the model: the generation has no lifetime, so a thread or
+    /// a struct can own it.
+    ///
+    /// ```
+    /// use cotangent::models::{Generation, GenerateOptions, Gpt2, Gpt2Config, KeyValueCache};
+    /// use cotangent::tensor;
+    /// use std::sync::Arc;
+    /// let model = Gpt2::new(&Gpt2Config { vocab_size: 50, n_embd: 16, n_layer: 1, n_head: 2, dropout: 0.0, ..Gpt2Config::default() })?;
+    /// let (model, prompt) = (Arc::new(model), tensor!([[3, 1]])?);
+    /// let generation = Generation::with_shared(model, KeyValueCache::new(), &prompt, GenerateOptions::new())?;
+    /// let thread = std::thread::spawn(move || generation.take(3).count());
+    /// assert_eq!(thread.join().ok(), Some(3));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn with_shared(
+        model: Arc<M>,
+        cache: KeyValueCache,
+        tokens: &Tensor,
+        options: impl Into<GenerateOptions>,
+    ) -> Result<Generation<'a, M>> {
+        Generation::begin(MaybeShared::Shared(model), cache, tokens, options.into())
+    }
+
+    #[track_caller]
+    fn begin(
+        model: MaybeShared<'a, M>,
+        cache: KeyValueCache,
+        tokens: &Tensor,
+        options: GenerateOptions,
+    ) -> Result<Generation<'a, M>> {
         options.check()?;
         if options.beams > 1 {
             bail!(Value, OP, "beams must be 1 for a Generation, got {}: use generate_with", options.beams);
@@ -239,7 +277,7 @@ impl<'a, M: CausalModel + ?Sized> Generation<'a, M> {
             return repeat_rows(&logits, 0, self.options.samples);
         }
         #[cfg(feature = "cuda")]
-        if let Some(logits) = recorded::step(&mut self.recorded, self.model, &mut self.cache, &self.given)? {
+        if let Some(logits) = recorded::step(&mut self.recorded, &*self.model, &mut self.cache, &self.given)? {
             return Ok(logits);
         }
         wide(&self.model.next_logits(&self.given, &mut self.cache)?)
