@@ -219,6 +219,7 @@ fn joined_layers_are_those_of_the_cpu() -> Result<()> {
                 num_attention_heads: 4,
                 num_key_value_heads: Some(2),
                 head_dim: Some(16),
+                mlp_bias: family == LlamaFamily::Llama,
                 ..LlamaConfig::default()
             };
             let mut model = prepared(Llama::new(&config)?)?;
