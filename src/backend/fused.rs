@@ -180,7 +180,7 @@ pub(crate) fn cached_attention(op: &'static str, inputs: &CachedAttention<'_>, o
 /// one for all sequences or one for each.
 pub(crate) fn write_tokens(
     op: &'static str,
-    caches: [&mut ViewMut<'_>; 2],
+    caches: &[&mut ViewMut<'_>; 2],
     tokens: [View<'_>; 2],
     positions: View<'_>,
 ) -> Result<()> {
@@ -197,12 +197,12 @@ pub(crate) fn write_tokens(
 /// contiguous.
 pub(crate) fn rotate_tokens(
     op: &'static str,
-    caches: [&mut ViewMut<'_>; 2],
+    caches: &[&mut ViewMut<'_>; 2],
     rows: &TokenRows<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     let TokenRows { query, key, value, cos, sin, positions } = rows;
-    let others = [query, key, value, cos, sin, positions].map(|view| view.device());
+    let others = [query, key, value, cos, sin, positions].map(View::device);
     let others = others.into_iter().chain([caches[0].device(), caches[1].device()]);
     dispatch!(op, common_device(op, out.device(), others)?,
         cpu => {

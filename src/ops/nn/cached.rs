@@ -118,7 +118,7 @@ pub(crate) fn write_tokens(caches: [&mut Tensor; 2], tokens: [&Tensor; 2], posit
     let [keys, values] = caches;
     {
         let (tokens, positions) = ([tokens[0].as_view()?, tokens[1].as_view()?], positions.as_view()?);
-        let caches = [&mut keys.as_view_mut(WRITE)?, &mut values.as_view_mut(WRITE)?];
+        let caches = &[&mut keys.as_view_mut(WRITE)?, &mut values.as_view_mut(WRITE)?];
         backend::write_tokens(WRITE, caches, tokens, positions)?;
     }
     note_changes([keys, values])
@@ -157,7 +157,7 @@ pub(crate) fn rotate_tokens(
         positions: positions.as_view()?,
     };
     let rotated = Tensor::build("rope", query.layout().shape().clone(), query.dtype(), query.device(), |out| {
-        let caches = [&mut keys.as_view_mut(WRITE)?, &mut values.as_view_mut(WRITE)?];
+        let caches = &[&mut keys.as_view_mut(WRITE)?, &mut values.as_view_mut(WRITE)?];
         backend::rotate_tokens(WRITE, caches, &rows, out)
     })?;
     note_changes([keys, values])?;

@@ -62,7 +62,7 @@ impl Tokens {
 pub(crate) fn write_tokens(
     op: &'static str,
     ordinal: usize,
-    caches: [&mut ViewMut<'_>; 2],
+    caches: &[&mut ViewMut<'_>; 2],
     tokens: [View<'_>; 2],
     positions: View<'_>,
 ) -> Result<()> {
@@ -98,7 +98,7 @@ pub(crate) fn write_tokens(
 pub(crate) fn rotate_tokens(
     op: &'static str,
     ordinal: usize,
-    caches: [&mut ViewMut<'_>; 2],
+    caches: &[&mut ViewMut<'_>; 2],
     rows: &TokenRows<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
