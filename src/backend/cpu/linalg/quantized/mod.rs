@@ -2,16 +2,18 @@
 //!
 //! The matrix is read once, in memory order, and unpacked in the L1 cache into small integers. The rows of the other operand
 //! are quantised to 8 bits in blocks of 32, as llama.cpp does, so that the products are sums of integers, which are exact;
-//! the scales are applied in f32.
+//! the scales are applied in f32. More rows are multiplied with floats, in [`panels`].
 
 mod activations;
 mod dot;
 mod encode;
+mod panels;
 #[cfg(target_arch = "x86_64")]
 mod registers;
 mod unpack;
 
 pub(crate) use encode::quantize;
+pub(crate) use panels::matmul;
 
 use crate::backend::cpu::linalg::gemm::GRAIN;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
@@ -21,6 +23,7 @@ use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::{DType, Result};
 use activations::Activations;
+use std::marker::PhantomData;
 use std::ops::Range;
 use unpack::{GROUP, Group, PART, Unpack};
 
@@ -169,28 +172,34 @@ pub(crate) fn dequantize(op: &'static str, format: QuantFormat, blocks: View<'_>
         for at in range {
             // SAFETY: `out` has `k` elements for each row, which one piece writes.
             let to = unsafe { std::slice::from_raw_parts_mut(to.get().add(at * k), k) };
-            let row = matrix.row(at);
-            with_unpack!(format, U => dispatch(Widen::<U> { row, to, format: std::marker::PhantomData }), nf4 => widen_nf4(row, to));
+            widen(format, matrix.row(at), 0, to);
         }
     });
     Ok(())
 }
 
-/// Converts a row to f32.
-struct Widen<'a, U> {
-    row: &'a [u8],
-    to: &'a mut [f32],
-    format: std::marker::PhantomData<U>,
+/// Writes the elements of a row from column `first` on, where a group begins, to `to`.
+fn widen<T: From<f32> + Copy>(format: QuantFormat, row: &[u8], first: usize, to: &mut [T]) {
+    with_unpack!(format, U => dispatch(Widen::<U, T> { row, first, to, format: PhantomData }),
+        nf4 => dispatch(WidenNf4 { row, first, to }));
 }
 
-impl<U: Unpack> Job for Widen<'_, U> {
+/// Converts a part of a row to floats.
+struct Widen<'a, U, T> {
+    row: &'a [u8],
+    first: usize,
+    to: &'a mut [T],
+    format: PhantomData<U>,
+}
+
+impl<U: Unpack, T: From<f32> + Copy> Job for Widen<'_, U, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let mut group = Group::new();
         for (index, to) in self.to.chunks_mut(GROUP).enumerate() {
-            U::unpack(self.row, index, &mut group);
+            U::unpack(self.row, self.first / GROUP + index, &mut group);
             let mut values = [0.0_f32; GROUP];
             for (part, values) in values.as_chunks_mut::<PART>().0.iter_mut().enumerate() {
                 let (scale, shift) = (group.scales[part], group.shifts[part]);
@@ -200,17 +209,32 @@ impl<U: Unpack> Job for Widen<'_, U> {
                     *value = if U::SHIFTED { scale * code + shift } else { scale * code };
                 }
             }
-            to.copy_from_slice(&values[..to.len()]);
+            for (to, value) in to.iter_mut().zip(values) {
+                *to = T::from(value);
+            }
         }
     }
 }
 
-fn widen_nf4(row: &[u8], to: &mut [f32]) {
-    for (block, to) in row.as_chunks::<36>().0.iter().zip(to.as_chunks_mut::<64>().0) {
-        let scale = f32::from_le_bytes([block[0], block[1], block[2], block[3]]);
-        for (i, to) in to.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-            let byte = usize::from(block[4 + i]);
-            *to = [NF4[byte >> 4] * scale, NF4[byte & 15] * scale];
+/// As [`Widen`], for NF4.
+struct WidenNf4<'a, T> {
+    row: &'a [u8],
+    first: usize,
+    to: &'a mut [T],
+}
+
+impl<T: From<f32> + Copy> Job for WidenNf4<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let blocks = &self.row.as_chunks::<36>().0[self.first / 64..];
+        for (block, to) in blocks.iter().zip(self.to.as_chunks_mut::<64>().0) {
+            let scale = f32::from_le_bytes([block[0], block[1], block[2], block[3]]);
+            for (i, to) in to.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                let byte = usize::from(block[4 + i]);
+                *to = [T::from(NF4[byte >> 4] * scale), T::from(NF4[byte & 15] * scale)];
+            }
         }
     }
 }
@@ -239,9 +263,7 @@ mod tests {
             let k = 512 + 3 * format.block_elements();
             let (bytes, wanted) = rows(format, 1, k)?;
             let mut got = vec![0.0; k];
-            with_unpack!(format,
-                U => dispatch(Widen::<U> { row: &bytes, to: &mut got, format: std::marker::PhantomData }),
-                nf4 => widen_nf4(&bytes, &mut got));
+            widen(format, &bytes, 0, &mut got);
             for (got, wanted) in got.iter().zip(wanted) {
                 // The zero point of INT4 is multiplied by the scale before it is subtracted.
                 let is_int4 = format.name().starts_with("INT4");
