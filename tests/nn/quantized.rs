@@ -311,6 +311,118 @@ fn tied_weights_stay_tied() -> Outcome {
     Ok(())
 }
 
+/// Layers of a program, two of them with names of this library's.
+mod own {
+    use super::*;
+
+    /// Multiplies the rows by matrices of factors.
+    #[derive(Module)]
+    pub struct Linear {
+        pub weight: Parameter,
+    }
+
+    #[derive(Module)]
+    pub struct Embedding {
+        pub weight: Parameter,
+    }
+
+    /// Two products, one after the other, with weights that may be quantised.
+    #[derive(Module)]
+    pub struct Twice {
+        #[module(quantizable)]
+        pub weight: Parameter,
+        #[module(quantizable, rename = "second")]
+        pub other: Parameter,
+    }
+
+    impl Forward for Twice {
+        fn forward(&self, x: &Tensor) -> Result<Tensor> {
+            let product = |x: &Tensor, weight: &Parameter| match weight.quantized() {
+                Some(weight) => weight.linear(x, None),
+                None => x.linear(weight, None),
+            };
+            product(&product(x, &self.weight)?, &self.other)
+        }
+    }
+}
+
+#[test]
+fn only_weights_that_are_marked_are_quantised() -> Outcome {
+    #[derive(Module)]
+    struct Model {
+        scale: own::Linear,
+        table: own::Embedding,
+        twice: own::Twice,
+        head: Linear,
+    }
+    let weight = |seed: u64| Parameter::new(randn(seed, [64, 64])?);
+    let (scale, table) = (own::Linear { weight: weight(30)? }, own::Embedding { weight: weight(31)? });
+    let twice = own::Twice { weight: weight(32)?, other: weight(33)? };
+    let mut model = Model { scale, table, twice, head: Linear::new(64, 64)? };
+    let x = randn(34, [3, 64])?;
+    let before = model.twice.forward(&x)?;
+    let names = std::cell::RefCell::new(Vec::new());
+    let count = nn::quantize(&mut model, |name, _| {
+        names.borrow_mut().push(name.to_string());
+        Some(QuantFormat::Q8_0)
+    })?;
+    assert_eq!((count, names.into_inner()), (3, ["twice", "twice.second", "head"].map(str::to_string).to_vec()));
+    assert!(model.scale.weight.quantized().is_none() && model.table.weight.quantized().is_none());
+    let names: Vec<String> = model.state_dict().names().map(str::to_string).collect();
+    assert_eq!(
+        names,
+        ["scale.weight", "table.weight", "twice.weight.Q8_0", "twice.second.Q8_0", "head.weight.Q8_0", "head.bias"]
+    );
+    assert!(error(&model.twice.forward(&x)?, &before)? < 0.02);
+    assert_eq!(nn::dequantize(&mut model)?, 3);
+    assert!(error(&model.twice.forward(&x)?, &before)? < 0.02);
+    // A weight that is also used in another way stays as it is.
+    model.scale.weight = model.head.weight.tie();
+    let refused = message(nn::quantize(&mut model, |_, _| Some(QuantFormat::Q8_0)));
+    assert!(refused.contains("head.weight is tied to scale.weight, which does not compute"), "{refused}");
+    assert!(model.parameters().iter().all(|weight| weight.quantized().is_none()));
+    assert_eq!(nn::quantize(&mut model, |name, _| (name != "head").then_some(QuantFormat::Q8_0))?, 2);
+    Ok(())
+}
+
+#[test]
+fn layers_that_read_the_weight_itself_compute_or_refuse() -> Outcome {
+    let quantized = || -> Result<Linear> {
+        let mut layer = cotangent::with_generator(&mut Generator::seed(35), || Linear::new(64, 32))?;
+        nn::quantize(&mut layer, |_, _| Some(QuantFormat::Q8_0))?;
+        Ok(layer)
+    };
+    for refused in [message(nn::WeightNorm::new(quantized()?)), message(nn::SpectralNorm::new(quantized()?))] {
+        assert!(refused.contains("Norm: the layer's weight must not be quantized, got Q8_0"), "{refused}");
+    }
+    let mut wrapped = nn::WeightNorm::new(Linear::new(64, 32)?)?;
+    assert_eq!(nn::quantize(&mut wrapped, |_, _| Some(QuantFormat::Q8_0))?, 0, "norm and direction are trained");
+    let mut bag = nn::EmbeddingBag::new(10, 64)?;
+    assert_eq!(nn::quantize(&mut bag, |_, _| Some(QuantFormat::Q8_0))?, 0);
+    bag.weight = Parameter::from_quantized(QuantizedTensor::quantize(&bag.weight, QuantFormat::Q8_0)?);
+    let refused = message(bag.forward(&tensor!([[1, 2]])?));
+    assert!(refused.starts_with("EmbeddingBag: the weight must not be quantized, got Q8_0"), "{refused}");
+    // A product with the bytes of any format has another shape.
+    let refused = message(Tensor::ones([5, 64])?.linear(&quantized()?.weight, None));
+    assert!(refused.starts_with("linear: ") && refused.contains("[32, 68]"), "{refused}");
+    // The embedding of time has as many waves as the layer has inputs.
+    let config = UNetConfig {
+        channels: vec![4, 8],
+        norm: UNetNorm::Group(2),
+        time_size: Some(64),
+        ..UNetConfig::default()
+    };
+    let mut model = cotangent::with_generator(&mut Generator::seed(36), || UNet::new(&config))?;
+    let (x, t) = (Generator::seed(37).randn([2, 3, 8, 8])?, tensor!([3, 500])?);
+    let before = model.forward_at(&x, &t)?;
+    assert_eq!(nn::quantize(&mut model, |name, _| name.starts_with("time.").then_some(QuantFormat::Q8_0))?, 2);
+    assert!(error(&model.forward_at(&x, &t)?, &before)? < 0.02);
+    model.to_dtype(DType::BF16)?;
+    let half = model.forward_at(&x.to_dtype(DType::BF16)?, &t)?;
+    assert!(half.dtype() == DType::BF16 && error(&half, &before)? < 0.05, "{}", error(&half, &before)?);
+    Ok(())
+}
+
 /// QLoRA: adapters on top of frozen weights of NF4.
 #[test]
 fn adapters_are_trained_on_top_of_quantised_weights() -> Outcome {
