@@ -1,4 +1,4 @@
-//! Quantised weights, which are multiplied as they are stored.
+//! Quantised weights, and products with them.
 #![forbid(unsafe_code)]
 
 pub use crate::backend::QuantFormat;
@@ -11,16 +11,16 @@ use crate::{DType, Device, Result, Shape, Tensor, backend};
 use smallvec::smallvec;
 
 const LINEAR: &str = "quantized_linear";
-/// The most elements of a weight that are converted to floats at once: 2 MB, which stay in the L2 cache.
+/// The most elements of a weight that are converted at once for products on a unit for bf16.
 const PART: usize = 1 << 19;
 
-/// A weight of shape `[outputs, inputs]` in a [`QuantFormat`]: its bytes are those of a file, and it is never converted to
-/// floats as a whole.
+/// A weight of shape `[outputs, inputs]` in a [`QuantFormat`]: its bytes are those of a file.
 ///
 /// [`linear`](Self::linear) multiplies with it. For at most 16 rows of inputs, as in decoding text, it quantises these to 8
-/// bits in blocks of 32, and sums products of integers, as llama.cpp does: the result differs from that of the dequantised
-/// weight by about 0.5 % of its size. For more rows, for `f64` and for [`QuantFormat::Nf4`] it dequantises parts of the
-/// weight in the cache and multiplies floats.
+/// bits in blocks of 32, and sums products of integers, as llama.cpp does: for normally distributed inputs the result differs
+/// from that of the dequantised weight by 0.5 % of its size. For more rows, for gradients, for `f64` and for
+/// [`QuantFormat::Nf4`] it converts parts of the weight to floats, which stay in the cache, and multiplies these. Only inside
+/// of [`vmap`](crate::vmap) the whole weight is converted.
 ///
 /// ```
 /// use cotangent::Generator;

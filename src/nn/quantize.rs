@@ -99,12 +99,14 @@ fn replace<M: Module + ?Sized>(
             None => name,
         };
         let replacement = new(layer, parameter, is_transposed);
-        let replacement = replacement.map_err(|error| error.context(if layer.is_empty() { "weight" } else { layer }))?;
+        let replacement =
+            replacement.map_err(|error| error.context(if layer.is_empty() { "weight" } else { layer }))?;
         made.insert(parameter.id(), replacement);
     }
     for Place { name, parameter, transposed } in &places {
         let Some(Some(_)) = made.get(&parameter.id()) else { continue };
-        let Some(first) = places.iter().find(|place| place.transposed.is_some() && place.parameter.is_tied_to(parameter))
+        let Some(first) =
+            places.iter().find(|place| place.transposed.is_some() && place.parameter.is_tied_to(parameter))
         else {
             continue;
         };

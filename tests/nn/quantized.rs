@@ -1,5 +1,5 @@
 //! Quantised weights: their bytes and values against the package `gguf`, products against those of the dequantised weights,
-//! models and files. The fixtures are written by `tools/gguf_fixtures.py`.
+//! models and files. The fixtures are written by `tools/gguf_fixtures.py` and `tools/nf4_fixtures.py`.
 
 use cotangent::autograd::{self, GradOptions};
 use cotangent::io::{gguf, npz};
@@ -58,6 +58,17 @@ fn values_are_quantised_to_the_bytes_of_the_gguf_package() -> Outcome {
 }
 
 #[test]
+fn nf4_has_the_bytes_and_the_values_of_bitsandbytes() -> Outcome {
+    let expected = npz::load(fixture("io/nf4.npz"))?;
+    let get = |name: &'static str| expected.get(name).ok_or(name);
+    let weight = QuantizedTensor::quantize(get("values")?, QuantFormat::Nf4)?;
+    assert_eq!(weight.blocks().to_vec::<u8>()?, get("blocks")?.to_vec::<u8>()?);
+    let weight = QuantizedTensor::from_blocks(get("blocks")?, QuantFormat::Nf4)?;
+    assert!(weight.dequantize()?.equal(get("dequantized")?)?);
+    Ok(())
+}
+
+#[test]
 fn blocks_of_a_file_are_dequantised_as_by_the_gguf_package() -> Outcome {
     let (file, expected) = (gguf::open(fixture("io/quantized.gguf"))?, npz::load(fixture("io/quantized.npz"))?);
     for format in QuantFormat::ALL {
@@ -88,27 +99,31 @@ fn quantised_values_are_near_and_are_kept_by_quantising_again() -> Outcome {
     Ok(())
 }
 
-/// The few rows are quantised, too, with an error of half a step of 1/127 of the largest of 32.
+/// The few rows are quantised, too, with an error of at most half a step of 1/127 of the largest of 32: for normal numbers half a
+/// percent of the size of the result.
 #[test]
 fn products_are_those_of_the_dequantised_weight() -> Outcome {
     for format in QuantFormat::ALL {
         for (rows, outputs, inputs) in
-            [(1, 33, 256), (1, 70, 768), (3, 33, 1024), (16, 40, 512), (17, 40, 512), (40, 1100, 512)]
+            [(1, 33, 256), (1, 70, 768), (3, 33, 1024), (16, 40, 512), (17, 40, 512), (40, 1100, 512), (130, 70, 1280)]
         {
             let weight = QuantizedTensor::quantize(&randn(2, [outputs, inputs])?, format)?;
             let x = randn(3, [rows, inputs])?;
             let bias = Generator::seed(4).randn([outputs])?;
             let dense = weight.dequantize()?;
             let few = rows <= 16 && format != QuantFormat::Nf4;
-            let most = if few { 0.02 } else { 1e-5 };
             let wanted = x.linear(&dense, Some(&bias))?;
             let got = weight.linear(&x, Some(&bias))?;
             assert_eq!(got.shape(), [rows, outputs]);
-            assert!(error(&got, &wanted)? < most, "{format}: {rows} x {outputs} x {inputs}: {}", error(&got, &wanted)?);
+            let lost = error(&got, &wanted)?;
+            let near = if few { 0.003..0.0065 } else { 0.0..1e-6 };
+            println!("{format}: {rows} x {outputs} x {inputs}: {lost}");
+            assert!(near.contains(&lost), "{format}: {rows} x {outputs} x {inputs}: {lost}");
             for dtype in [DType::BF16, DType::F16] {
                 let half = weight.linear(&x.to_dtype(dtype)?, None)?;
                 assert_eq!(half.dtype(), dtype);
-                assert!(error(&half, &x.linear(&dense, None)?)? < 0.025, "{format} in {dtype}");
+                // bf16 has 8 bits: input, result and, on a unit for bf16, the weight are rounded to 0.2 %.
+                assert!(error(&half, &x.linear(&dense, None)?)? < 0.007, "{format} in {dtype}");
             }
             let exact = weight.linear(&x.to_dtype(DType::F64)?, None)?;
             let wide = x.to_dtype(DType::F64)?.linear(&dense.to_dtype(DType::F64)?, None)?;
@@ -147,6 +162,13 @@ fn rows_of_any_number_of_blocks_are_multiplied() -> Outcome {
             assert_eq!(got.shape(), [2, 3, 5]);
             // One element is not quantised to within 2 % of another, but the error is that of its own scale.
             assert!(error(&got, &wanted)? < 0.03, "{format} of {inputs}: {}", error(&got, &wanted)?);
+            // More rows than are multiplied as integers, both ways.
+            let x = Generator::seed(7).randn([20, inputs])?.requires_grad_(true)?;
+            let (got, wanted) = (weight.linear(&x, None)?, x.linear(&weight.dequantize()?, None)?);
+            assert!(error(&got, &wanted)? < 1e-6, "20 rows, {format} of {inputs}: {}", error(&got, &wanted)?);
+            got.sum(..)?.backward()?;
+            let (got, wanted) = (x.grad().ok_or("x")?, weight.dequantize()?.sum(0)?.expand([20, inputs])?);
+            assert!(error(&got, &wanted)? < 1e-5, "gradient, {format} of {inputs}: {}", error(&got, &wanted)?);
         }
     }
     Ok(())
@@ -406,12 +428,8 @@ fn layers_that_read_the_weight_itself_compute_or_refuse() -> Outcome {
     let refused = message(Tensor::ones([5, 64])?.linear(&quantized()?.weight, None));
     assert!(refused.starts_with("linear: ") && refused.contains("[32, 68]"), "{refused}");
     // The embedding of time has as many waves as the layer has inputs.
-    let config = UNetConfig {
-        channels: vec![4, 8],
-        norm: UNetNorm::Group(2),
-        time_size: Some(64),
-        ..UNetConfig::default()
-    };
+    let config =
+        UNetConfig { channels: vec![4, 8], norm: UNetNorm::Group(2), time_size: Some(64), ..UNetConfig::default() };
     let mut model = cotangent::with_generator(&mut Generator::seed(36), || UNet::new(&config))?;
     let (x, t) = (Generator::seed(37).randn([2, 3, 8, 8])?, tensor!([3, 500])?);
     let before = model.forward_at(&x, &t)?;

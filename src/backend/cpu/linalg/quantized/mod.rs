@@ -11,21 +11,20 @@ mod panels;
 #[cfg(target_arch = "x86_64")]
 mod registers;
 mod unpack;
+mod widen;
 
 pub(crate) use encode::quantize;
 pub(crate) use panels::matmul;
 
 use crate::backend::cpu::linalg::gemm::GRAIN;
-use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{Ptr, parallel};
-use crate::backend::spec::{NF4, QuantFormat};
+use crate::backend::spec::QuantFormat;
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::{DType, Result};
 use activations::Activations;
-use std::marker::PhantomData;
 use std::ops::Range;
-use unpack::{GROUP, Group, PART, Unpack};
+use widen::widen;
 
 /// The most rows, for which there are sums.
 pub(crate) const MOST: usize = 16;
@@ -94,6 +93,7 @@ macro_rules! with_unpack {
         }
     };
 }
+use with_unpack;
 
 /// A quantised matrix: rows of `row_bytes` bytes with `inputs` elements each.
 #[derive(Clone, Copy)]
@@ -178,67 +178,6 @@ pub(crate) fn dequantize(op: &'static str, format: QuantFormat, blocks: View<'_>
     Ok(())
 }
 
-/// Writes the elements of a row from column `first` on, where a group begins, to `to`.
-fn widen<T: From<f32> + Copy>(format: QuantFormat, row: &[u8], first: usize, to: &mut [T]) {
-    with_unpack!(format, U => dispatch(Widen::<U, T> { row, first, to, format: PhantomData }),
-        nf4 => dispatch(WidenNf4 { row, first, to }));
-}
-
-/// Converts a part of a row to floats.
-struct Widen<'a, U, T> {
-    row: &'a [u8],
-    first: usize,
-    to: &'a mut [T],
-    format: PhantomData<U>,
-}
-
-impl<U: Unpack, T: From<f32> + Copy> Job for Widen<'_, U, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self) {
-        let mut group = Group::new();
-        for (index, to) in self.to.chunks_mut(GROUP).enumerate() {
-            U::unpack(self.row, self.first / GROUP + index, &mut group);
-            let mut values = [0.0_f32; GROUP];
-            for (part, values) in values.as_chunks_mut::<PART>().0.iter_mut().enumerate() {
-                let (scale, shift) = (group.scales[part], group.shifts[part]);
-                for (i, value) in values.iter_mut().enumerate() {
-                    let code = f32::from(i16::from(group.codes[PART * part + i]) - i16::from(U::OFFSET));
-                    // No fused operation: the same bits as the reference on every CPU.
-                    *value = if U::SHIFTED { scale * code + shift } else { scale * code };
-                }
-            }
-            for (to, value) in to.iter_mut().zip(values) {
-                *to = T::from(value);
-            }
-        }
-    }
-}
-
-/// As [`Widen`], for NF4.
-struct WidenNf4<'a, T> {
-    row: &'a [u8],
-    first: usize,
-    to: &'a mut [T],
-}
-
-impl<T: From<f32> + Copy> Job for WidenNf4<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self) {
-        let blocks = &self.row.as_chunks::<36>().0[self.first / 64..];
-        for (block, to) in blocks.iter().zip(self.to.as_chunks_mut::<64>().0) {
-            let scale = f32::from_le_bytes([block[0], block[1], block[2], block[3]]);
-            for (i, to) in to.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-                let byte = usize::from(block[4 + i]);
-                *to = [T::from(NF4[byte >> 4] * scale), T::from(NF4[byte & 15] * scale)];
-            }
-        }
-    }
-}
-
 #[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
@@ -262,13 +201,24 @@ mod tests {
         for format in QuantFormat::ALL {
             let k = 512 + 3 * format.block_elements();
             let (bytes, wanted) = rows(format, 1, k)?;
-            let mut got = vec![0.0; k];
-            widen(format, &bytes, 0, &mut got);
-            for (got, wanted) in got.iter().zip(wanted) {
-                // The zero point of INT4 is multiplied by the scale before it is subtracted.
-                let is_int4 = format.name().starts_with("INT4");
-                let near = is_int4 && (got - wanted).abs() <= 1e-6;
-                assert!(*got == wanted || near, "{format}: {got} and {wanted}");
+            let check = |got: &[f32], first: usize| {
+                for (got, wanted) in got.iter().zip(&wanted[first..]) {
+                    // The zero point of INT4 is multiplied by the scale before it is subtracted.
+                    let is_int4 = format.name().starts_with("INT4");
+                    let near = is_int4 && (got - wanted).abs() <= 1e-6;
+                    assert!(got == wanted || near, "{format}: {got} and {wanted}");
+                }
+            };
+            for first in [0, unpack::GROUP] {
+                let (mut got, mut plain) = (vec![0.0_f32; k - first], vec![0.0_f32; k - first]);
+                widen(format, &bytes, first, &mut got);
+                widen::widen_plain(format, &bytes, first, &mut plain);
+                check(&got, first);
+                check(&plain, first);
+                // A part, in f64.
+                let mut wide = vec![0.0_f64; 64];
+                widen(format, &bytes, first, &mut wide);
+                assert!(wide.iter().zip(&got).all(|(wide, got)| *wide == f64::from(*got)), "{format}");
             }
         }
         Ok(())

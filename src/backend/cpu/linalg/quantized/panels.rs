@@ -127,7 +127,13 @@ impl Matrix<'_> {
     ///
     /// # Safety
     /// `to` is valid for writes of as many elements, and nothing else accesses them meanwhile.
-    unsafe fn panel<T: From<f32> + Copy>(&self, format: QuantFormat, rows: Range<usize>, columns: Range<usize>, to: *mut T) {
+    unsafe fn panel<T: From<f32> + Copy>(
+        &self,
+        format: QuantFormat,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        to: *mut T,
+    ) {
         let width = columns.len();
         for (at, row) in rows.enumerate() {
             // SAFETY: the caller's promise.
