@@ -248,8 +248,8 @@ pub(super) unsafe fn widen_nf4<T: From<f32> + Copy>(row: &[u8], first: usize, to
             let mut values = [0.0_f32; 16];
             // SAFETY: there are 16 values.
             unsafe {
-                _mm512_storeu_ps(values.as_mut_ptr(), _mm512_mul_ps(_mm512_permutexvar_ps(indices, table), scale))
-            };
+                _mm512_storeu_ps(values.as_mut_ptr(), _mm512_mul_ps(_mm512_permutexvar_ps(indices, table), scale));
+            }
             for (to, value) in to.iter_mut().zip(values) {
                 *to = T::from(value);
             }

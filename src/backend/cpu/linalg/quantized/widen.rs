@@ -14,9 +14,10 @@ pub(super) fn widen<T: From<f32> + Copy>(format: QuantFormat, row: &[u8], first:
     #[cfg(target_arch = "x86_64")]
     if crate::backend::cpu::runtime::simd::has_vnni() {
         // SAFETY: the features were detected.
-        return unsafe {
-            with_unpack!(format, U => registers::widen::<U, T>(row, first, to), nf4 => registers::widen_nf4(row, first, to))
-        };
+        unsafe {
+            with_unpack!(format, U => registers::widen::<U, T>(row, first, to), nf4 => registers::widen_nf4(row, first, to));
+        }
+        return;
     }
     widen_plain(format, row, first, to);
 }
