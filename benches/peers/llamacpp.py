@@ -4,13 +4,19 @@
     python benches/peers/llamacpp.py FILE [--threads N]
 
 `--make FILE` writes a model of the shape of the row `llama_05b` with random weights, in F16, and quantises it to the format of `--format`.
+
+With EXTRA_BUFFERS=1 llama.cpp may pack the weights for AMX. Version 0.3.36 then dies on some virtual machines: `tileloadd` in
+libggml-cpu.so raises an illegal instruction. The model runs in a process of its own, so that such a death is a line of JSON, too.
 """
 
 import argparse
 import ctypes
 import json
 import os
+import signal
 import statistics
+import subprocess
+import sys
 import time
 
 import llama_cpp
@@ -97,8 +103,16 @@ if __name__ == "__main__":
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--make", action="store_true")
     parser.add_argument("--format", default="q8_0", choices=["q8_0", "q4_k"])
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.make:
         make(given.file, given.format)
-    else:
+    elif given.child:
         run(given.file, given.threads)
+    else:
+        code = subprocess.run([sys.executable, *sys.argv, "--child"], check=False).returncode
+        if code:
+            cause = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+            extra = os.environ.get("EXTRA_BUFFERS") == "1"
+            print(json.dumps({"lib": "llama.cpp", "name": "gguf", "version": llama_cpp.__version__, "extra_buffers": extra, "error": cause}))
+            sys.exit(1)

@@ -7,6 +7,8 @@
 //!     scale: Parameter,        // visitor.module("scale", &self.scale);
 //!     #[module(rename = "running_mean")]
 //!     mean: Buffer,            // visitor.module("running_mean", &self.mean);
+//!     #[module(quantizable)]
+//!     table: Parameter,        // visitor.quantizable("table", &self.table);
 //!     classes: usize,          // nothing: plain data
 //!     #[module(skip)]
 //!     vocabulary: Vocabulary,  // nothing
@@ -90,7 +92,7 @@ struct Bound {
 impl Arm {
     fn new(kind: &str, path: Tokens, fields: &Fields, variant: bool) -> Result<Arm> {
         let bound = |(member, field): (Member, &Field)| {
-            let (role, rename) = Role::of(field)?;
+            let (role, rename) = role_of(field)?;
             let own = match &member {
                 Member::Named(ident) => ident.unraw().to_string(),
                 Member::Unnamed(index) => index.index.to_string(),
@@ -124,13 +126,16 @@ impl Arm {
 
     fn visits(&self, method: &Ident) -> Tokens {
         let (pattern, kind) = (self.pattern(), &self.kind);
-        let parts = self.fields.iter().filter(|field| field.role == Role::Module);
-        let lines = parts.map(|Bound { variable, name, ty, .. }| {
+        let parts = self.fields.iter().filter(|field| field.role != Role::Skip);
+        let lines = parts.map(|Bound { variable, name, ty, role, .. }| {
             // With the span of the field's type, so that a wrong type is reported there.
             if self.transparent {
                 return quote_spanned!(ty.span()=> ::cotangent::nn::Visit::#method(#variable, visitor););
             }
-            quote_spanned!(ty.span()=> visitor.module(#name, #variable);)
+            match role {
+                Role::Quantizable => quote_spanned!(ty.span()=> visitor.quantizable(#name, #variable);),
+                _ => quote_spanned!(ty.span()=> visitor.module(#name, #variable);),
+            }
         });
         let enter = if self.transparent { quote!() } else { quote!(visitor.enter(#kind);) };
         quote!(#pattern => { #enter #(#lines)* })
@@ -139,7 +144,7 @@ impl Arm {
     fn clone(&self) -> Tokens {
         let (pattern, path, kind) = (self.pattern(), &self.path, &self.kind);
         let fields = self.fields.iter().map(|Bound { member, variable, name, ty, role }| match role {
-            Role::Module => {
+            Role::Module | Role::Quantizable => {
                 quote_spanned!(ty.span()=> #member: ::cotangent::nn::Visit::deep_clone_in(#variable, ties)?)
             }
             Role::Skip => quote!(#member: (&::cotangent::nn::private::Field(#variable)).cloned(#kind, #name)?),
@@ -151,31 +156,54 @@ impl Arm {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Module,
+    /// A parameter that may be replaced by a quantised one.
+    Quantizable,
     Skip,
 }
 
-impl Role {
-    /// What the field's attribute says; without one, plain data is skipped and everything else must be a module.
-    fn of(field: &Field) -> Result<(Role, Option<LitStr>)> {
-        let (mut skip, mut rename) = (false, None);
-        for attribute in field.attrs.iter().filter(|a| a.path().is_ident("module")) {
-            Role::parse(attribute, &mut skip, &mut rename)?;
-        }
-        if let (true, Some(name)) = (skip, &rename) {
-            return Err(Error::new(name.span(), "a skipped field cannot be renamed"));
-        }
-        let plain = rename.is_none() && is_plain(&field.ty);
-        Ok((if skip || plain { Role::Skip } else { Role::Module }, rename))
-    }
+/// What the attributes of a field say.
+#[derive(Default)]
+struct Marks {
+    skip: bool,
+    quantizable: bool,
+    rename: Option<LitStr>,
+}
 
-    fn parse(attribute: &Attribute, skip: &mut bool, rename: &mut Option<LitStr>) -> Result<()> {
+/// What the field's attribute says; without one, plain data is skipped and everything else must be a module.
+fn role_of(field: &Field) -> Result<(Role, Option<LitStr>)> {
+    let mut marks = Marks::default();
+    for attribute in field.attrs.iter().filter(|a| a.path().is_ident("module")) {
+        marks.parse(attribute)?;
+    }
+    let Marks { skip, quantizable, rename } = marks;
+    if let (true, Some(name)) = (skip, &rename) {
+        return Err(Error::new(name.span(), "a skipped field cannot be renamed"));
+    }
+    if skip && quantizable {
+        return Err(Error::new(field.span(), "a skipped field cannot be quantizable"));
+    }
+    let plain = rename.is_none() && !quantizable && is_plain(&field.ty);
+    let role = match quantizable {
+        true => Role::Quantizable,
+        false if skip || plain => Role::Skip,
+        false => Role::Module,
+    };
+    Ok((role, rename))
+}
+
+impl Marks {
+    fn parse(&mut self, attribute: &Attribute) -> Result<()> {
         attribute.parse_nested_meta(|meta| match meta.path.get_ident() {
             Some(ident) if ident == "skip" => {
-                *skip = true;
+                self.skip = true;
+                Ok(())
+            }
+            Some(ident) if ident == "quantizable" => {
+                self.quantizable = true;
                 Ok(())
             }
             Some(ident) if ident == "rename" => {
-                *rename = Some(meta.value()?.parse()?);
+                self.rename = Some(meta.value()?.parse()?);
                 Ok(())
             }
             Some(ident) if ident == "param" => {
@@ -184,10 +212,11 @@ impl Role {
             Some(ident) if ident == "buffer" => {
                 Err(meta.error("a buffer must be a field of type `Buffer`, without an attribute"))
             }
-            _ => Err(meta.error("expected `skip` or `rename = \"..\"`")),
+            _ => Err(meta.error("expected `skip`, `quantizable` or `rename = \"..\"`")),
         })
     }
 }
+
 /// Whether a type is plain data by its name: numbers, text and the like, and the usual containers of them.
 fn is_plain(ty: &Type) -> bool {
     const PLAIN: [&str; 23] = [

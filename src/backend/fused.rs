@@ -5,7 +5,7 @@ use super::cuda;
 #[cfg(not(feature = "cuda"))]
 use super::no_cuda;
 use super::spec::{
-    AttentionInputs, CachedAttention, Draw, MatmulPrecision, QuantFormat, RowLayers, Targets, TokenRows,
+    AttentionInputs, CachedAttention, Draw, MatmulPrecision, QuantFormat, QuantSide, RowLayers, Targets, TokenRows,
 };
 use super::{View, ViewMut, common_device, cpu, dispatch, on_cpu};
 use crate::error::err;
@@ -333,6 +333,20 @@ pub(crate) fn quantized_product(
 ) -> Result<()> {
     on_cpu(op, [x.device(), blocks.device(), out.device()])?;
     interrupt::caught(op, || cpu::linalg::quantized::product(op, x, format, blocks, out))
+}
+
+/// `out = x · matrixᵀ` or `out = x · matrix`, for a quantised matrix with the blocks `[rows, bytes]`. `x` and `out` are
+/// contiguous matrices, both of f32 or both of f64.
+pub(crate) fn quantized_matmul(
+    op: &'static str,
+    x: View<'_>,
+    format: QuantFormat,
+    blocks: View<'_>,
+    side: QuantSide,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    on_cpu(op, [x.device(), blocks.device(), out.device()])?;
+    interrupt::caught(op, || cpu::linalg::quantized::matmul(op, x, format, blocks, side, out))
 }
 
 /// The elements of a quantised matrix with the blocks `[rows, bytes]`, into `out` `[rows, elements]`, contiguous in f32.

@@ -26,10 +26,10 @@ pub(crate) use fused::{
     attention, attention_backward, attention_dtype, batch_norm_backward, batch_norm_stats, cached_attention,
     cross_entropy, cross_entropy_backward, dequantize, draw, group_norm, group_norm_backward, has_cached_attention,
     has_forward_kernels, has_row_layers, layer_norm, layer_norm_backward, layer_norm_pieces, matmul, quantize,
-    quantized_product, rms_norm, rope, rotate_tokens, row_layers, write_tokens,
+    quantized_matmul, quantized_product, rms_norm, rope, rotate_tokens, row_layers, write_tokens,
 };
 pub use spec::QuantFormat;
-pub(crate) use spec::{Draw, Triangle};
+pub(crate) use spec::{Draw, QuantSide, Triangle};
 pub(crate) use view::{View, ViewMut};
 
 #[cfg(not(feature = "cuda"))]

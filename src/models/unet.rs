@@ -129,7 +129,13 @@ struct Time {
 impl Time {
     /// Times `[batch]` to vectors `[batch, size]`.
     fn forward(&self, t: &Tensor) -> Result<Tensor> {
-        let (dtype, half) = (self.linear_1.weight.dtype(), self.linear_1.weight.shape()[1] / 2);
+        // A quantised weight is multiplied with inputs of any dtype: that of the bias is the model's.
+        let weight = &self.linear_1.weight;
+        let dtype = match &self.linear_1.bias {
+            Some(bias) if !weight.dtype().is_float() => bias.dtype(),
+            _ => weight.dtype(),
+        };
+        let half = weight.logical_shape()[1] / 2;
         // Half precision does not represent times beyond 2048 exactly.
         let exact = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
         let rates = (0..half).map(|i| 10_000.0_f64.powf(-(i as f64) / half as f64)).collect::<Vec<f64>>();

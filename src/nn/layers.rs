@@ -24,6 +24,7 @@ use crate::{Result, Shape, Tensor};
 #[derive(Debug, Module)]
 pub struct Linear {
     /// Of shape `[out_features, in_features]`.
+    #[module(quantizable)]
     pub weight: Parameter,
     /// Of shape `[out_features]`.
     pub bias: Option<Parameter>,
@@ -102,6 +103,7 @@ pub(crate) fn linear(x: &Tensor, weight: &Parameter, bias: Option<&Tensor>) -> R
 #[derive(Debug, Module)]
 pub struct Embedding {
     /// Of shape `[num_embeddings, embedding_dim]`.
+    #[module(quantizable)]
     pub weight: Parameter,
     /// The row that gets no gradient and is initialised to zeros.
     pub padding_idx: Option<i64>,

@@ -184,7 +184,7 @@ impl Forward for LoraLinear {
 impl Visit for LoraLinear {
     fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
         visitor.enter(self.kind());
-        visitor.module("weight", &self.weight);
+        visitor.weight("weight", &self.weight, self.transposed);
         visitor.module("bias", &self.bias);
         if let Some(adapter) = &self.adapter {
             visitor.child("lora_A", |visitor| visitor.module("weight", &adapter.a));

@@ -107,7 +107,8 @@ pub use conv::{
 /// Implements the trait [`Module`](trait@Module) for a struct or an enum.
 ///
 /// Fields may be parameters, buffers, modules, containers of these, and plain data. [The trait](trait@Module) has the rules and
-/// the attributes `#[module(skip)]` and `#[module(rename = "..")]`.
+/// the attributes `#[module(skip)]` and `#[module(rename = "..")]`. `#[module(quantizable)]` marks a weight that
+/// [`quantize`](quantize()) may replace.
 ///
 /// ```
 /// use cotangent::nn::{Linear, Module, Parameter};

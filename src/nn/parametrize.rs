@@ -120,6 +120,15 @@ pub struct WeightNorm<L> {
     dim: Option<usize>,
 }
 
+/// A layer's weight, which the parametrisation computes another from.
+fn dense<'a>(op: &'static str, layer: &'a impl WeightedLayer) -> Result<&'a Parameter> {
+    let weight = layer.parts().0;
+    if let Some(weight) = weight.quantized() {
+        bail!(Value, op, "the layer's weight must not be quantized, got {}: dequantize it first", weight.format());
+    }
+    Ok(weight)
+}
+
 /// The norms of all slices of a weight along a dimension, or the norm of the whole weight.
 fn norm_except(weight: &Tensor, dim: Option<usize>) -> Result<Tensor> {
     let Some(dim) = dim else { return weight.norm(..) };
@@ -152,10 +161,10 @@ impl<L: WeightedLayer> WeightNorm<L> {
     /// ```
     ///
     /// # Errors
-    /// If `dim` is out of range for the weight, or memory runs out.
+    /// If `dim` is out of range for the weight, the weight is quantised, or memory runs out.
     #[track_caller]
     pub fn new_with(layer: L, options: impl Into<WeightNormOptions>) -> Result<WeightNorm<L>> {
-        let (dim, weight) = (options.into().dim, layer.parts().0);
+        let (dim, weight) = (options.into().dim, dense("WeightNorm", &layer)?);
         if dim.is_some_and(|dim| dim >= weight.rank()) {
             bail!(
                 Shape,
@@ -310,12 +319,13 @@ impl<L: WeightedLayer> SpectralNorm<L> {
     /// ```
     ///
     /// # Errors
-    /// If `n_power_iterations` is 0, `dim` is out of range, the weight has fewer than two dimensions, or memory runs out.
+    /// If `n_power_iterations` is 0, `dim` is out of range, the weight has fewer than two dimensions or is quantised, or memory
+    /// runs out.
     #[track_caller]
     pub fn new_with(layer: L, options: impl Into<SpectralNormOptions>) -> Result<SpectralNorm<L>> {
         const OP: &str = "SpectralNorm";
         let SpectralNormOptions { n_power_iterations, eps, dim } = options.into();
-        let (dim, weight) = (dim.unwrap_or(layer.output_dim()), layer.parts().0.detach());
+        let (dim, weight) = (dim.unwrap_or(layer.output_dim()), dense(OP, &layer)?.detach());
         if n_power_iterations == 0 {
             bail!(Value, OP, "n_power_iterations must be ≥ 1, got 0");
         }

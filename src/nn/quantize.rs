@@ -4,7 +4,7 @@
 use super::tied::check_whole;
 use super::{Module, Parameter, Part, PartMut, Visitor};
 use crate::Result;
-use crate::error::named;
+use crate::error::{bail, named};
 use crate::quantized::{QuantFormat, QuantizedTensor};
 use std::collections::HashMap;
 
@@ -13,7 +13,10 @@ use std::collections::HashMap;
 ///
 /// Quantised weights are frozen. [`LoraLinear`](super::LoraLinear) layers can be given an adapter, which is trained on top of
 /// them (QLoRA). The layers are [`Linear`](super::Linear), `LoraLinear` and [`Embedding`](super::Embedding), wherever they
-/// are in the model. Weights that are already quantised stay.
+/// are in the model, and others whose field is marked with `#[module(quantizable)]`. Weights that are already quantised stay.
+///
+/// A layer of your own marks a weight of shape `[outputs, inputs]` if it computes with
+/// [`Parameter::quantized`](super::Parameter::quantized) where there is one; `choose` gets its name, without `.weight`.
 ///
 /// ```
 /// use cotangent::nn::{self, Forward, Linear, Module, QuantFormat, ReLU, Sequential};
@@ -29,7 +32,8 @@ use std::collections::HashMap;
 ///
 /// # Errors
 /// If the rows of a weight are not a multiple of the format's blocks, a value is not finite, a weight is not on the CPU or is
-/// shared with a layer outside of the model, or memory runs out; nothing is changed then.
+/// shared with a layer outside of the model or with one that does not compute with quantised weights, or memory runs out;
+/// nothing is changed then.
 #[track_caller]
 pub fn quantize<M: Module + ?Sized>(
     model: &mut M,
@@ -69,35 +73,52 @@ pub fn dequantize<M: Module + ?Sized>(model: &mut M) -> Result<usize> {
     named("dequantize", replace("dequantize", model, new))
 }
 
-/// Replaces the weights of layers for which `new` returns a parameter. It gets the name of the layer, its weight, and whether
-/// a dense weight of the layer is `[inputs, outputs]`. All new ones are computed before the first is stored.
+/// Where a model has a parameter.
+struct Place<'a> {
+    name: String,
+    parameter: &'a Parameter,
+    /// Whether a dense weight is `[inputs, outputs]`, if the layer computes with quantised weights.
+    transposed: Option<bool>,
+}
+
+/// Replaces the weights for which `new` returns a parameter. It gets the name of the layer, its weight, and whether a dense
+/// weight of the layer is `[inputs, outputs]`. All new ones are computed before the first is stored.
 fn replace<M: Module + ?Sized>(
     op: &'static str,
     model: &mut M,
     new: impl Fn(&str, &Parameter, bool) -> Result<Option<Parameter>>,
 ) -> Result<usize> {
     check_whole(op, model)?;
-    let (mut kinds, mut made) = (HashMap::<String, &str>::new(), HashMap::<usize, Option<Parameter>>::new());
-    let mut failed = Ok(());
-    model.visit(&mut Visitor::new(&mut |name, part| match part {
-        Part::Module(kind) => drop(kinds.insert(name.to_string(), kind)),
-        Part::Param(parameter) if failed.is_ok() && !made.contains_key(&parameter.id()) => {
-            let format = parameter.quantized().map(|weight| format!(".{}", weight.format()));
-            let Some(name) = name.strip_suffix(format.as_deref().unwrap_or("")) else { return };
-            let Some(layer) = name.strip_suffix("weight").and_then(|path| layer_of(path)) else { return };
-            let is_transposed = match kinds.get(layer) {
-                Some(&("Linear" | "LoraLinear" | "Embedding")) => false,
-                Some(&("Conv1D" | "LoraConv1D")) => true,
-                _ => return,
-            };
-            match new(layer, parameter, is_transposed) {
-                Ok(parameter_of_layer) => drop(made.insert(parameter.id(), parameter_of_layer)),
-                Err(error) => failed = Err(error.context(if layer.is_empty() { "weight" } else { layer })),
-            }
+    let mut made = HashMap::<usize, Option<Parameter>>::new();
+    let places = places(model);
+    for Place { name, parameter, transposed } in &places {
+        let (Some(is_transposed), false) = (*transposed, made.contains_key(&parameter.id())) else { continue };
+        let layer = match name.strip_suffix("weight") {
+            Some("") => "",
+            Some(path) => path.strip_suffix('.').unwrap_or(name),
+            None => name,
+        };
+        let replacement = new(layer, parameter, is_transposed);
+        let replacement =
+            replacement.map_err(|error| error.context(if layer.is_empty() { "weight" } else { layer }))?;
+        made.insert(parameter.id(), replacement);
+    }
+    for Place { name, parameter, transposed } in &places {
+        let Some(Some(_)) = made.get(&parameter.id()) else { continue };
+        let Some(first) =
+            places.iter().find(|place| place.transposed.is_some() && place.parameter.is_tied_to(parameter))
+        else {
+            continue;
+        };
+        if *transposed != first.transposed {
+            bail!(
+                Value,
+                op,
+                "{} is tied to {name}, which does not compute with the same quantized weight: untie them first",
+                first.name
+            );
         }
-        _ => {}
-    }));
-    failed?;
+    }
     model.visit_mut(&mut Visitor::new(&mut |_, part| {
         if let PartMut::Param(parameter) = part
             && let Some(Some(new)) = made.get(&parameter.id())
@@ -110,7 +131,18 @@ fn replace<M: Module + ?Sized>(
     Ok(made.values().flatten().count())
 }
 
-/// The name of a layer from the part of its weight's name before `weight`.
-fn layer_of(path: &str) -> Option<&str> {
-    if path.is_empty() { Some("") } else { path.strip_suffix('.') }
+/// All parameters, by the names of their dense forms.
+fn places<M: Module + ?Sized>(model: &M) -> Vec<Place<'_>> {
+    let (mut places, mut marked) = (Vec::new(), None);
+    model.visit(&mut Visitor::new(&mut |name, part| match part {
+        Part::Quantizable { transposed } => marked = Some((name.to_string(), transposed)),
+        Part::Param(parameter) => {
+            let format = parameter.quantized().map(|weight| format!(".{}", weight.format()));
+            let name = name.strip_suffix(format.as_deref().unwrap_or("")).unwrap_or(name);
+            let transposed = marked.take().and_then(|(at, transposed)| (at == name).then_some(transposed));
+            places.push(Place { name: name.to_string(), parameter, transposed });
+        }
+        _ => {}
+    }));
+    places
 }

@@ -328,6 +328,14 @@ impl EmbeddingBag {
         let EmbeddingBagLayerOptions { mode, include_last_offset, padding_idx } = self.options;
         let options = crate::options::EmbeddingBagOptions::new().mode(mode).include_last_offset(include_last_offset);
         let options = options.padding_idx(padding_idx).offsets(offsets).per_sample_weights(per_sample_weights);
+        if let Some(weight) = self.weight.quantized() {
+            bail!(
+                Value,
+                "EmbeddingBag",
+                "the weight must not be quantized, got {}: dequantize it first",
+                weight.format()
+            );
+        }
         indices.embedding_bag_with(&self.weight, options)
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn rows<M: Module + ?Sized>(module: &M) -> (Vec<[String; 4]>, String)
             Part::Buffer(buffer) => {
                 [name.to_string(), "buffer".into(), format!("{:?}", buffer.get().shape()), String::new()]
             }
-            Part::Training(_) => return,
+            Part::Training(_) | Part::Quantizable { .. } => return,
         };
         rows.push(row);
     }));

@@ -32,6 +32,12 @@ pub enum Part<'a> {
     Buffer(&'a Buffer),
     /// The training flag of a module that behaves differently in training.
     Training(bool),
+    /// The parameter that follows is the weight of a product, or a table, with which the module also computes when it is
+    /// [quantised](super::quantize()). It is `[outputs, inputs]`, or `[inputs, outputs]` if `transposed`.
+    Quantizable {
+        /// Whether a dense weight is `[inputs, outputs]`. A quantised one never is.
+        transposed: bool,
+    },
 }
 
 /// A part of a module that may be changed.
@@ -116,6 +122,20 @@ impl<'a> Visitor<'_, Part<'a>> {
     pub fn module<M: Visit + ?Sized>(&mut self, name: &str, module: &'a M) {
         self.child(name, |visitor| module.visit(visitor));
     }
+
+    /// Visits a weight of shape `[outputs, inputs]` that [`quantize`](super::quantize()) may replace by a quantised one. The
+    /// derive macro calls it for a field with `#[module(quantizable)]`.
+    pub fn quantizable(&mut self, name: &str, weight: &'a Parameter) {
+        self.weight(name, weight, false);
+    }
+
+    /// As [`quantizable`](Self::quantizable), for a weight that is `[inputs, outputs]` if `transposed`.
+    pub(crate) fn weight(&mut self, name: &str, weight: &'a Parameter, transposed: bool) {
+        self.child(name, |visitor| {
+            visitor.show(Part::Quantizable { transposed });
+            weight.visit(visitor);
+        });
+    }
 }
 
 impl<'a> Visitor<'_, PartMut<'a>> {
@@ -127,6 +147,11 @@ impl<'a> Visitor<'_, PartMut<'a>> {
     /// Visits the module, parameter or buffer in a field.
     pub fn module<M: Visit + ?Sized>(&mut self, name: &str, module: &'a mut M) {
         self.child(name, |visitor| module.visit_mut(visitor));
+    }
+
+    /// Visits a weight that [`quantize`](super::quantize()) may replace by a quantised one.
+    pub fn quantizable(&mut self, name: &str, weight: &'a mut Parameter) {
+        self.module(name, weight);
     }
 }
 

@@ -1,5 +1,5 @@
 //! Quantised weights: their bytes and values against the package `gguf`, products against those of the dequantised weights,
-//! models and files. The fixtures are written by `tools/gguf_fixtures.py`.
+//! models and files. The fixtures are written by `tools/gguf_fixtures.py` and `tools/nf4_fixtures.py`.
 
 use cotangent::autograd::{self, GradOptions};
 use cotangent::io::{gguf, npz};
@@ -58,6 +58,17 @@ fn values_are_quantised_to_the_bytes_of_the_gguf_package() -> Outcome {
 }
 
 #[test]
+fn nf4_has_the_bytes_and_the_values_of_bitsandbytes() -> Outcome {
+    let expected = npz::load(fixture("io/nf4.npz"))?;
+    let get = |name: &'static str| expected.get(name).ok_or(name);
+    let weight = QuantizedTensor::quantize(get("values")?, QuantFormat::Nf4)?;
+    assert_eq!(weight.blocks().to_vec::<u8>()?, get("blocks")?.to_vec::<u8>()?);
+    let weight = QuantizedTensor::from_blocks(get("blocks")?, QuantFormat::Nf4)?;
+    assert!(weight.dequantize()?.equal(get("dequantized")?)?);
+    Ok(())
+}
+
+#[test]
 fn blocks_of_a_file_are_dequantised_as_by_the_gguf_package() -> Outcome {
     let (file, expected) = (gguf::open(fixture("io/quantized.gguf"))?, npz::load(fixture("io/quantized.npz"))?);
     for format in QuantFormat::ALL {
@@ -88,27 +99,31 @@ fn quantised_values_are_near_and_are_kept_by_quantising_again() -> Outcome {
     Ok(())
 }
 
-/// The few rows are quantised, too, with an error of half a step of 1/127 of the largest of 32.
+/// The few rows are quantised, too, with an error of at most half a step of 1/127 of the largest of 32: for normal numbers
+/// half a percent of the size of the result.
 #[test]
 fn products_are_those_of_the_dequantised_weight() -> Outcome {
     for format in QuantFormat::ALL {
         for (rows, outputs, inputs) in
-            [(1, 33, 256), (1, 70, 768), (3, 33, 1024), (16, 40, 512), (17, 40, 512), (40, 1100, 512)]
+            [(1, 33, 256), (1, 70, 768), (3, 33, 1024), (16, 40, 512), (17, 40, 512), (40, 1100, 512), (130, 70, 1280)]
         {
             let weight = QuantizedTensor::quantize(&randn(2, [outputs, inputs])?, format)?;
             let x = randn(3, [rows, inputs])?;
             let bias = Generator::seed(4).randn([outputs])?;
             let dense = weight.dequantize()?;
             let few = rows <= 16 && format != QuantFormat::Nf4;
-            let most = if few { 0.02 } else { 1e-5 };
             let wanted = x.linear(&dense, Some(&bias))?;
             let got = weight.linear(&x, Some(&bias))?;
             assert_eq!(got.shape(), [rows, outputs]);
-            assert!(error(&got, &wanted)? < most, "{format}: {rows} x {outputs} x {inputs}: {}", error(&got, &wanted)?);
+            let lost = error(&got, &wanted)?;
+            let near = if few { 0.003..0.0065 } else { 0.0..1e-6 };
+            println!("{format}: {rows} x {outputs} x {inputs}: {lost}");
+            assert!(near.contains(&lost), "{format}: {rows} x {outputs} x {inputs}: {lost}");
             for dtype in [DType::BF16, DType::F16] {
                 let half = weight.linear(&x.to_dtype(dtype)?, None)?;
                 assert_eq!(half.dtype(), dtype);
-                assert!(error(&half, &x.linear(&dense, None)?)? < 0.025, "{format} in {dtype}");
+                // bf16 has 8 bits: input, result and, on a unit for bf16, the weight are rounded to 0.2 %.
+                assert!(error(&half, &x.linear(&dense, None)?)? < 0.007, "{format} in {dtype}");
             }
             let exact = weight.linear(&x.to_dtype(DType::F64)?, None)?;
             let wide = x.to_dtype(DType::F64)?.linear(&dense.to_dtype(DType::F64)?, None)?;
@@ -141,12 +156,24 @@ fn rows_of_any_number_of_blocks_are_multiplied() -> Outcome {
         let block = format.block_elements();
         for blocks in [1, 2, 3, 7, 9, 11] {
             let inputs = block * blocks;
-            let weight = QuantizedTensor::quantize(&randn(6, [5, inputs])?, format)?;
+            let values = randn(6, [5, inputs])?;
+            let weight = QuantizedTensor::quantize(&values, format)?;
+            let lost = error(&weight.dequantize()?, &values)?;
+            // Few values: the error is that of their largest. A block that is left out is an error of 0.3 or more.
+            let most = if format == QuantFormat::Q2K { 0.45 } else { (1.5 * error_of(format)).min(0.25) };
+            assert!(lost < most, "{format} of {inputs} loses {lost}");
             let x = Generator::seed(7).randn([2, 3, inputs])?;
             let (got, wanted) = (weight.linear(&x, None)?, x.linear(&weight.dequantize()?, None)?);
             assert_eq!(got.shape(), [2, 3, 5]);
             // One element is not quantised to within 2 % of another, but the error is that of its own scale.
             assert!(error(&got, &wanted)? < 0.03, "{format} of {inputs}: {}", error(&got, &wanted)?);
+            // More rows than are multiplied as integers, both ways.
+            let x = Generator::seed(7).randn([20, inputs])?.requires_grad_(true)?;
+            let (got, wanted) = (weight.linear(&x, None)?, x.linear(&weight.dequantize()?, None)?);
+            assert!(error(&got, &wanted)? < 1e-6, "20 rows, {format} of {inputs}: {}", error(&got, &wanted)?);
+            got.sum(..)?.backward()?;
+            let (got, wanted) = (x.grad().ok_or("x")?, weight.dequantize()?.sum(0)?.expand([20, inputs])?);
+            assert!(error(&got, &wanted)? < 1e-5, "gradient, {format} of {inputs}: {}", error(&got, &wanted)?);
         }
     }
     Ok(())
@@ -311,6 +338,114 @@ fn tied_weights_stay_tied() -> Outcome {
     Ok(())
 }
 
+/// Layers of a program, two of them with names of this library's.
+mod own {
+    use super::*;
+
+    /// Multiplies the rows by matrices of factors.
+    #[derive(Module)]
+    pub struct Linear {
+        pub weight: Parameter,
+    }
+
+    #[derive(Module)]
+    pub struct Embedding {
+        pub weight: Parameter,
+    }
+
+    /// Two products, one after the other, with weights that may be quantised.
+    #[derive(Module)]
+    pub struct Twice {
+        #[module(quantizable)]
+        pub weight: Parameter,
+        #[module(quantizable, rename = "second")]
+        pub other: Parameter,
+    }
+
+    impl Forward for Twice {
+        fn forward(&self, x: &Tensor) -> Result<Tensor> {
+            let product = |x: &Tensor, weight: &Parameter| match weight.quantized() {
+                Some(weight) => weight.linear(x, None),
+                None => x.linear(weight, None),
+            };
+            product(&product(x, &self.weight)?, &self.other)
+        }
+    }
+}
+
+#[test]
+fn only_weights_that_are_marked_are_quantised() -> Outcome {
+    #[derive(Module)]
+    struct Model {
+        scale: own::Linear,
+        table: own::Embedding,
+        twice: own::Twice,
+        head: Linear,
+    }
+    let weight = |seed: u64| Parameter::new(randn(seed, [64, 64])?);
+    let (scale, table) = (own::Linear { weight: weight(30)? }, own::Embedding { weight: weight(31)? });
+    let twice = own::Twice { weight: weight(32)?, other: weight(33)? };
+    let mut model = Model { scale, table, twice, head: Linear::new(64, 64)? };
+    let x = randn(34, [3, 64])?;
+    let before = model.twice.forward(&x)?;
+    let names = std::cell::RefCell::new(Vec::new());
+    let count = nn::quantize(&mut model, |name, _| {
+        names.borrow_mut().push(name.to_string());
+        Some(QuantFormat::Q8_0)
+    })?;
+    assert_eq!((count, names.into_inner()), (3, ["twice", "twice.second", "head"].map(str::to_string).to_vec()));
+    assert!(model.scale.weight.quantized().is_none() && model.table.weight.quantized().is_none());
+    let names: Vec<String> = model.state_dict().names().map(str::to_string).collect();
+    assert_eq!(
+        names,
+        ["scale.weight", "table.weight", "twice.weight.Q8_0", "twice.second.Q8_0", "head.weight.Q8_0", "head.bias"]
+    );
+    assert!(error(&model.twice.forward(&x)?, &before)? < 0.02);
+    assert_eq!(nn::dequantize(&mut model)?, 3);
+    assert!(error(&model.twice.forward(&x)?, &before)? < 0.02);
+    // A weight that is also used in another way stays as it is.
+    model.scale.weight = model.head.weight.tie();
+    let refused = message(nn::quantize(&mut model, |_, _| Some(QuantFormat::Q8_0)));
+    assert!(refused.contains("head.weight is tied to scale.weight, which does not compute"), "{refused}");
+    assert!(model.parameters().iter().all(|weight| weight.quantized().is_none()));
+    assert_eq!(nn::quantize(&mut model, |name, _| (name != "head").then_some(QuantFormat::Q8_0))?, 2);
+    Ok(())
+}
+
+#[test]
+fn layers_that_read_the_weight_itself_compute_or_refuse() -> Outcome {
+    let quantized = || -> Result<Linear> {
+        let mut layer = cotangent::with_generator(&mut Generator::seed(35), || Linear::new(64, 32))?;
+        nn::quantize(&mut layer, |_, _| Some(QuantFormat::Q8_0))?;
+        Ok(layer)
+    };
+    for refused in [message(nn::WeightNorm::new(quantized()?)), message(nn::SpectralNorm::new(quantized()?))] {
+        assert!(refused.contains("Norm: the layer's weight must not be quantized, got Q8_0"), "{refused}");
+    }
+    let mut wrapped = nn::WeightNorm::new(Linear::new(64, 32)?)?;
+    assert_eq!(nn::quantize(&mut wrapped, |_, _| Some(QuantFormat::Q8_0))?, 0, "norm and direction are trained");
+    let mut bag = nn::EmbeddingBag::new(10, 64)?;
+    assert_eq!(nn::quantize(&mut bag, |_, _| Some(QuantFormat::Q8_0))?, 0);
+    bag.weight = Parameter::from_quantized(QuantizedTensor::quantize(&bag.weight, QuantFormat::Q8_0)?);
+    let refused = message(bag.forward(&tensor!([[1, 2]])?));
+    assert!(refused.starts_with("EmbeddingBag: the weight must not be quantized, got Q8_0"), "{refused}");
+    // A product with the bytes of any format has another shape.
+    let refused = message(Tensor::ones([5, 64])?.linear(&quantized()?.weight, None));
+    assert!(refused.starts_with("linear: ") && refused.contains("[32, 68]"), "{refused}");
+    // The embedding of time has as many waves as the layer has inputs.
+    let config =
+        UNetConfig { channels: vec![4, 8], norm: UNetNorm::Group(2), time_size: Some(64), ..UNetConfig::default() };
+    let mut model = cotangent::with_generator(&mut Generator::seed(36), || UNet::new(&config))?;
+    let (x, t) = (Generator::seed(37).randn([2, 3, 8, 8])?, tensor!([3, 500])?);
+    let before = model.forward_at(&x, &t)?;
+    assert_eq!(nn::quantize(&mut model, |name, _| name.starts_with("time.").then_some(QuantFormat::Q8_0))?, 2);
+    assert!(error(&model.forward_at(&x, &t)?, &before)? < 0.02);
+    model.to_dtype(DType::BF16)?;
+    let half = model.forward_at(&x.to_dtype(DType::BF16)?, &t)?;
+    assert!(half.dtype() == DType::BF16 && error(&half, &before)? < 0.05, "{}", error(&half, &before)?);
+    Ok(())
+}
+
 /// QLoRA: adapters on top of frozen weights of NF4.
 #[test]
 fn adapters_are_trained_on_top_of_quantised_weights() -> Outcome {
@@ -454,6 +589,14 @@ fn files_of_other_models_are_refused() -> Outcome {
         let refused = change(from, to)?;
         assert!(refused.contains(part), "{refused}");
     }
+    // With one block of two, the tensors of the other are left over. The value follows the key and four bytes for its type.
+    let (mut fewer, key) = (bytes.clone(), b"llama.block_count");
+    let at = bytes.windows(key.len()).position(|part| part == key).ok_or("not in the file")? + key.len() + 4;
+    assert_eq!(fewer[at..at + 4], [2, 0, 0, 0]);
+    fewer[at] = 1;
+    std::fs::write(&path, fewer)?;
+    let refused = message(Llama::from_gguf(&path));
+    assert!(refused.contains("the model has no parameters for blk.1."), "{refused}");
     std::fs::remove_file(&path)?;
     Ok(())
 }

@@ -34,7 +34,7 @@ pub(crate) use number::{Arithmetic, Constant, N, Ordered, select};
 pub(crate) use pool::Windows;
 pub use precision::MatmulPrecision;
 pub use quantized::QuantFormat;
-pub(crate) use quantized::{INT8_SCALE, NF4};
+pub(crate) use quantized::{INT8_SCALE, NF4, QuantSide};
 pub(crate) use random::Draw;
 pub(crate) use reduce::{CenteredReduce, Extreme, Reduce, Scan};
 pub(crate) use rule::Rule;

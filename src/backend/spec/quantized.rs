@@ -56,6 +56,15 @@ pub enum QuantFormat {
     Nf4,
 }
 
+/// The product of a matrix `x` and a quantised matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QuantSide {
+    /// `x · matrixᵀ`, as in a linear layer.
+    Transposed,
+    /// `x · matrix`, as in the gradient of a layer's input.
+    Plain,
+}
+
 /// The name, the elements and the bytes of a block, and the function that decodes it.
 struct Block {
     name: &'static str,

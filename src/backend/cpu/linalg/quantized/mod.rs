@@ -2,27 +2,29 @@
 //!
 //! The matrix is read once, in memory order, and unpacked in the L1 cache into small integers. The rows of the other operand
 //! are quantised to 8 bits in blocks of 32, as llama.cpp does, so that the products are sums of integers, which are exact;
-//! the scales are applied in f32.
+//! the scales are applied in f32. More rows are multiplied with floats, in [`panels`].
 
 mod activations;
 mod dot;
 mod encode;
+mod panels;
 #[cfg(target_arch = "x86_64")]
 mod registers;
 mod unpack;
+mod widen;
 
 pub(crate) use encode::quantize;
+pub(crate) use panels::matmul;
 
 use crate::backend::cpu::linalg::gemm::GRAIN;
-use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{Ptr, parallel};
-use crate::backend::spec::{NF4, QuantFormat};
+use crate::backend::spec::QuantFormat;
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::{DType, Result};
 use activations::Activations;
 use std::ops::Range;
-use unpack::{GROUP, Group, PART, Unpack};
+use widen::widen;
 
 /// The most rows, for which there are sums.
 pub(crate) const MOST: usize = 16;
@@ -91,6 +93,7 @@ macro_rules! with_unpack {
         }
     };
 }
+use with_unpack;
 
 /// A quantised matrix: rows of `row_bytes` bytes with `inputs` elements each.
 #[derive(Clone, Copy)]
@@ -169,50 +172,10 @@ pub(crate) fn dequantize(op: &'static str, format: QuantFormat, blocks: View<'_>
         for at in range {
             // SAFETY: `out` has `k` elements for each row, which one piece writes.
             let to = unsafe { std::slice::from_raw_parts_mut(to.get().add(at * k), k) };
-            let row = matrix.row(at);
-            with_unpack!(format, U => dispatch(Widen::<U> { row, to, format: std::marker::PhantomData }), nf4 => widen_nf4(row, to));
+            widen(format, matrix.row(at), 0, to);
         }
     });
     Ok(())
-}
-
-/// Converts a row to f32.
-struct Widen<'a, U> {
-    row: &'a [u8],
-    to: &'a mut [f32],
-    format: std::marker::PhantomData<U>,
-}
-
-impl<U: Unpack> Job for Widen<'_, U> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self) {
-        let mut group = Group::new();
-        for (index, to) in self.to.chunks_mut(GROUP).enumerate() {
-            U::unpack(self.row, index, &mut group);
-            let mut values = [0.0_f32; GROUP];
-            for (part, values) in values.as_chunks_mut::<PART>().0.iter_mut().enumerate() {
-                let (scale, shift) = (group.scales[part], group.shifts[part]);
-                for (i, value) in values.iter_mut().enumerate() {
-                    let code = f32::from(i16::from(group.codes[PART * part + i]) - i16::from(U::OFFSET));
-                    // No fused operation: the same bits as the reference on every CPU.
-                    *value = if U::SHIFTED { scale * code + shift } else { scale * code };
-                }
-            }
-            to.copy_from_slice(&values[..to.len()]);
-        }
-    }
-}
-
-fn widen_nf4(row: &[u8], to: &mut [f32]) {
-    for (block, to) in row.as_chunks::<36>().0.iter().zip(to.as_chunks_mut::<64>().0) {
-        let scale = f32::from_le_bytes([block[0], block[1], block[2], block[3]]);
-        for (i, to) in to.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-            let byte = usize::from(block[4 + i]);
-            *to = [NF4[byte >> 4] * scale, NF4[byte & 15] * scale];
-        }
-    }
 }
 
 #[cotangent_macros::unit_tests]
@@ -238,15 +201,24 @@ mod tests {
         for format in QuantFormat::ALL {
             let k = 512 + 3 * format.block_elements();
             let (bytes, wanted) = rows(format, 1, k)?;
-            let mut got = vec![0.0; k];
-            with_unpack!(format,
-                U => dispatch(Widen::<U> { row: &bytes, to: &mut got, format: std::marker::PhantomData }),
-                nf4 => widen_nf4(&bytes, &mut got));
-            for (got, wanted) in got.iter().zip(wanted) {
-                // The zero point of INT4 is multiplied by the scale before it is subtracted.
-                let is_int4 = format.name().starts_with("INT4");
-                let near = is_int4 && (got - wanted).abs() <= 1e-6;
-                assert!(*got == wanted || near, "{format}: {got} and {wanted}");
+            let check = |got: &[f32], first: usize| {
+                for (got, wanted) in got.iter().zip(&wanted[first..]) {
+                    // The zero point of INT4 is multiplied by the scale before it is subtracted.
+                    let is_int4 = format.name().starts_with("INT4");
+                    let near = is_int4 && (got - wanted).abs() <= 1e-6;
+                    assert!(got == wanted || near, "{format}: {got} and {wanted}");
+                }
+            };
+            for first in [0, unpack::GROUP] {
+                let (mut got, mut plain) = (vec![0.0_f32; k - first], vec![0.0_f32; k - first]);
+                widen(format, &bytes, first, &mut got);
+                widen::widen_plain(format, &bytes, first, &mut plain);
+                check(&got, first);
+                check(&plain, first);
+                // A part, in f64.
+                let mut wide = vec![0.0_f64; 64];
+                widen(format, &bytes, first, &mut wide);
+                assert!(wide.iter().zip(&got).all(|(wide, got)| *wide == f64::from(*got)), "{format}");
             }
         }
         Ok(())

@@ -1,14 +1,18 @@
-//! Unpacking of groups into registers of AVX-512, as [`unpack`](super::unpack) does it in memory.
+//! Unpacking of groups into registers of AVX-512, as [`unpack`](super::unpack) does it in memory, and their conversion to
+//! floats, as in [`widen`](super::widen()).
 
-use super::unpack::{Group, blocks, clear, half, scale_by_16, scales_and_minima};
+use super::unpack::{GROUP, Group, PART, Unpack, blocks, clear, half, scale_by_16, scales_and_minima};
 use crate::backend::cpu::runtime::simd::each;
+use crate::backend::spec::NF4;
 use std::arch::x86_64::{
     __m512i, _mm_cvtsi64_si128, _mm_loadu_si128, _mm_setr_epi16, _mm_srli_epi16, _mm_unpackhi_epi16, _mm_unpacklo_epi8,
     _mm_unpacklo_epi16, _mm256_loadu_si256, _mm256_set_m128i, _mm256_set1_epi8, _mm256_slli_epi16, _mm256_srli_epi16,
-    _mm512_and_si512, _mm512_broadcast_i64x4, _mm512_castsi256_si512, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
-    _mm512_cvtph_ps, _mm512_inserti64x4, _mm512_loadu_si512, _mm512_mask_add_epi8, _mm512_mul_ps, _mm512_or_si512,
-    _mm512_set1_epi8, _mm512_set1_ps, _mm512_setzero_si512, _mm512_srli_epi16, _mm512_store_ps, _mm512_test_epi8_mask,
-    _mm512_xor_si512,
+    _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_i64x4, _mm512_castsi256_si512, _mm512_castsi512_si128,
+    _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvtepu8_epi64, _mm512_cvtph_ps, _mm512_extracti32x4_epi32,
+    _mm512_inserti64x4, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_add_epi8, _mm512_mul_ps, _mm512_or_si512,
+    _mm512_permutexvar_ps, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_set1_ps,
+    _mm512_setzero_si512, _mm512_slli_epi64, _mm512_srli_epi16, _mm512_srli_epi64, _mm512_store_ps, _mm512_storeu_ps,
+    _mm512_sub_epi32, _mm512_test_epi8_mask, _mm512_xor_si512,
 };
 
 /// The scales of a format with blocks of 32, which begin with a scale and, if `SHIFTED`, a minimum.
@@ -187,5 +191,68 @@ pub(super) unsafe fn q6k(row: &[u8], index: usize, to: &mut Group) -> [__m512i; 
             let high = _mm512_and_si512(high, _mm512_set1_epi8(48));
             _mm512_or_si512(_mm512_and_si512(low, _mm512_set1_epi8(15)), high)
         })
+    }
+}
+
+/// Converts a row from column `first` on, where a group begins, to floats.
+///
+/// # Safety
+/// The CPU has the features.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]
+pub(super) unsafe fn widen<U: Unpack, T: From<f32> + Copy>(row: &[u8], first: usize, to: &mut [T]) {
+    let mut group = Group::new();
+    for (index, to) in to.chunks_mut(GROUP).enumerate() {
+        // SAFETY: the caller's promise.
+        let codes = unsafe { U::unpack_512(row, first / GROUP + index, &mut group) };
+        let mut values = [0.0_f32; GROUP];
+        for (at, codes) in codes.into_iter().enumerate() {
+            let quarters = [
+                _mm512_castsi512_si128(codes),
+                _mm512_extracti32x4_epi32::<1>(codes),
+                _mm512_extracti32x4_epi32::<2>(codes),
+                _mm512_extracti32x4_epi32::<3>(codes),
+            ];
+            for (quarter, codes) in quarters.into_iter().enumerate() {
+                let part = 4 * at + quarter;
+                let codes = _mm512_sub_epi32(_mm512_cvtepu8_epi32(codes), _mm512_set1_epi32(i32::from(U::OFFSET)));
+                let mut all = _mm512_mul_ps(_mm512_cvtepi32_ps(codes), _mm512_set1_ps(group.scales[part]));
+                if U::SHIFTED {
+                    // No fused operation: the same bits as the reference.
+                    all = _mm512_add_ps(all, _mm512_set1_ps(group.shifts[part]));
+                }
+                // SAFETY: a group has 16 parts of 16 elements.
+                unsafe { _mm512_storeu_ps(values.as_mut_ptr().add(PART * part), all) };
+            }
+        }
+        for (to, value) in to.iter_mut().zip(values) {
+            *to = T::from(value);
+        }
+    }
+}
+
+/// As [`widen`], for NF4: a byte becomes two indices into the table of values, the first from its high half.
+///
+/// # Safety
+/// The CPU has the features.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2")]
+pub(super) unsafe fn widen_nf4<T: From<f32> + Copy>(row: &[u8], first: usize, to: &mut [T]) {
+    // SAFETY: the table has 16 values.
+    let table = unsafe { _mm512_loadu_ps(NF4.as_ptr()) };
+    let blocks = &row.as_chunks::<36>().0[first / 64..];
+    for (block, to) in blocks.iter().zip(to.as_chunks_mut::<64>().0) {
+        let scale = _mm512_set1_ps(f32::from_le_bytes([block[0], block[1], block[2], block[3]]));
+        for (eight, to) in block[4..].as_chunks::<8>().0.iter().zip(to.as_chunks_mut::<16>().0) {
+            let bytes = _mm512_cvtepu8_epi64(_mm_cvtsi64_si128(i64::from_le_bytes(*eight)));
+            let low = _mm512_slli_epi64::<32>(_mm512_and_si512(bytes, _mm512_set1_epi64(15)));
+            let indices = _mm512_or_si512(_mm512_srli_epi64::<4>(bytes), low);
+            let mut values = [0.0_f32; 16];
+            // SAFETY: there are 16 values.
+            unsafe {
+                _mm512_storeu_ps(values.as_mut_ptr(), _mm512_mul_ps(_mm512_permutexvar_ps(indices, table), scale));
+            }
+            for (to, value) in to.iter_mut().zip(values) {
+                *to = T::from(value);
+            }
+        }
     }
 }
