@@ -20,7 +20,7 @@ const PART: usize = 1 << 19;
 /// bits in blocks of 32, and sums products of integers, as llama.cpp does: for normally distributed inputs the result differs
 /// from that of the dequantised weight by 0.47 to 0.55 % of its size (root mean squares). For more rows, for gradients, for
 /// `f64` and for [`QuantFormat::Nf4`] it converts parts of the weight to floats, which stay in the cache, and multiplies
-/// these. Only inside of [`vmap`](crate::vmap) the whole weight is converted.
+/// these. Only inside of [`vmap`](crate::vmap()) the whole weight is converted.
 ///
 /// ```
 /// use cotangent::Generator;
