@@ -625,8 +625,10 @@ def test_an_exception_in_the_middle_of_a_pass(tmp_path):
 
 
 ENDLESS = """
-    import sys, time
+    import signal, sys
     import cotangent as ct
+    # A shell ignores it in what runs in the background, and a child inherits that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     model, cache = ct.models.load(sys.argv[1]), ct.models.KeyValueCache()
     prompt, ways = [256, 72], {
         "whole": lambda: ct.generate(model, prompt, max_new_tokens=10**9, eos_token_id=[], cache=cache),
