@@ -26,7 +26,7 @@ pub struct Options {
     length_penalty: Option<f64>,
     #[pyo3(item)]
     eos_token_id: Option<Vec<i64>>,
-    /// The token that ends the turn of a chat, beside those that are published.
+    /// A token that ends a turn of a chat, in addition to those of `generation_config.json`.
     #[pyo3(item)]
     end_of_turn: Option<i64>,
     #[pyo3(item)]

@@ -24,8 +24,13 @@ pub(crate) struct RowLayers<'a> {
 
 impl<'a> RowLayers<'a> {
     fn tensors(&self) -> impl Iterator<Item = &'a Tensor> {
-        let layers = self.layers.iter().flat_map(|(weight, bias)| [Some(*weight), *bias]);
-        layers.chain([self.norm.map(|(weight, _)| weight), self.residual]).flatten()
+        self.layers.iter().map(|(weight, _)| *weight).chain(self.others())
+    }
+
+    /// All tensors but the weights of the layers.
+    fn others(&self) -> impl Iterator<Item = &'a Tensor> {
+        let biases = self.layers.iter().map(|(_, bias)| *bias);
+        biases.chain([self.norm.map(|(weight, _)| weight), self.residual]).flatten()
     }
 
     /// Whether the shapes fit each other, so that the operations one by one would not fail.
@@ -54,15 +59,15 @@ impl<'a> RowLayers<'a> {
 pub(crate) fn row_layers(x: &Tensor, call: &RowLayers<'_>) -> Result<Option<Tensor>> {
     const OP: &str = "linear";
     let Some(&inputs) = x.shape().last() else { return Ok(None) };
-    let rows = x.layout();
     let inputs_of: SmallVec<[&Tensor; 8]> = [x].into_iter().chain(call.tensors()).collect();
-    if autocast::is_on() || !rows.is_contiguous() || !is_forward_alone(&inputs_of) {
+    if autocast::is_on() || !is_forward_alone(&inputs_of) {
         return Ok(None);
     }
-    let layouts = |t: &Tensor| t.dtype() == x.dtype() && (t.rank() == 2 || t.layout().is_contiguous());
     let outputs = call.layers.iter().map(|(weight, _)| weight.shape().first().copied().unwrap_or(0));
     let outputs = if call.gate.is_some() { outputs.max().unwrap_or(0) } else { outputs.sum() };
-    if !call.tensors().all(layouts) || !call.fits(x, inputs, outputs) {
+    // The rows of a weight may be apart.
+    let in_order = call.others().chain([x]).all(|t| t.layout().is_contiguous());
+    if !in_order || call.tensors().any(|t| t.dtype() != x.dtype()) || !call.fits(x, inputs, outputs) {
         return Ok(None);
     }
     let norm = call.norm.map(|(weight, eps)| Ok::<_, crate::Error>((weight.as_view()?, eps))).transpose()?;

@@ -114,13 +114,11 @@ pub(crate) fn add_product(
     let columns = weight.layout.transpose(op, 0, 1)?;
     let (n, k) = (columns.shape()[1], columns.shape()[0]);
     let rows = out.layout.numel() / n.max(1);
-    let lines = |view: View<'_>, size: usize| view.layout.reshape(&[rows, size].as_slice().into());
-    let (Some(x_lines), Some(all)) = (lines(x, k), lines(residual, n)) else {
-        bail!(Backend, op, "rows must be contiguous");
+    let Some(lines) = x.layout.reshape(&[rows, k].as_slice().into()) else {
+        bail!(Backend, op, "the rows of the input must be contiguous");
     };
-    let (x, weight) = (View { layout: &x_lines, ..x }, View { layout: &columns, ..weight });
-    let residual = View { layout: &all, ..residual };
-    products(op, gpu(op, ordinal)?, [x, weight], &mut out.part(&all), bias, Some(residual), MatmulPrecision::Full)
+    let (x, weight) = (View { layout: &lines, ..x }, View { layout: &columns, ..weight });
+    products(op, gpu(op, ordinal)?, [x, weight], out, bias, Some(residual), MatmulPrecision::Full)
 }
 
 /// `out = a · b`, plus `row` in every row, plus `addend`, which is contiguous.

@@ -281,12 +281,7 @@ impl Gpu {
         Grid { blocks, threads, shared }: Grid,
         arguments: &mut [*mut c_void],
     ) -> Result<()> {
-        if shared > PLAIN_SHARED {
-            use sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as MOST;
-            // SAFETY: the function belongs to a loaded module.
-            unsafe { result::function::set_function_attribute(function.0, MOST, shared as i32) }
-                .map_err(|e| failed(op, "asking for shared memory", e))?;
-        }
+        allow_shared(op, function, shared)?;
         let three = |[x, y]: [usize; 2]| (x as u32, y as u32, 1);
         // SAFETY: the caller's promise.
         unsafe {
@@ -319,6 +314,7 @@ impl Gpu {
             // SAFETY: the caller's promise.
             return unsafe { self.launch(op, function, grid, arguments) };
         }
+        allow_shared(op, function, grid.shared)?;
         let attribute = |id, value| sys::CUlaunchAttribute { id, pad: [0; 4], value };
         let overlaps = sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 };
         let mut size = sys::CUlaunchAttributeValue { pad: [0; 64] };
@@ -346,4 +342,15 @@ impl Gpu {
                 .map_err(|e| failed(op, "starting a kernel", e))
         }
     }
+}
+
+/// Lets a kernel have this much shared memory.
+fn allow_shared(op: &'static str, function: Function, bytes: usize) -> Result<()> {
+    use sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as MOST;
+    if bytes <= PLAIN_SHARED {
+        return Ok(());
+    }
+    // SAFETY: the function belongs to a loaded module.
+    unsafe { result::function::set_function_attribute(function.0, MOST, bytes as i32) }
+        .map_err(|e| failed(op, "asking for shared memory", e))
 }
